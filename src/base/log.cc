@@ -1,0 +1,26 @@
+#include "base/log.h"
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+
+#include <array>
+#include <string_view>
+
+#include "base/suggest.h"
+
+namespace quire {
+
+Status init_logging(const std::string& level) {
+  static constexpr std::array<std::string_view, 7> kLevels = {"trace", "debug", "info", "warning", "error", "critical", "off"};
+  for (std::size_t i = 0; i < kLevels.size(); ++i) {
+    if (level != kLevels[i]) continue;
+    auto logger = spdlog::stderr_color_mt("quire");
+    logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
+    logger->set_level(static_cast<spdlog::level::level_enum>(i));
+    logger->flush_on(spdlog::level::info);
+    spdlog::set_default_logger(std::move(logger));
+    return {};
+  }
+  return invalid("unknown log level '" + level + "'" + did_you_mean(level, kLevels), "--log-level");
+}
+
+}  // namespace quire

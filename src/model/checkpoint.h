@@ -1,0 +1,77 @@
+// Tensors of a Hugging Face folder (safetensors, one file or shards with an index), verified before anything reads them.
+// Knows files and names; knows nothing of devices or layers.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "base/result.h"
+#include "model/spec.h"
+
+namespace quire::model {
+
+// One tensor of the checkpoint, still in the mapped file.
+struct CheckpointTensor {
+  std::string dtype;                 // as the file says: "F32", "F16", "BF16", ...
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> bytes;  // little-endian, row-major; lives as long as the Checkpoint
+  std::string file;                  // file name, for messages
+};
+
+class Checkpoint {
+ public:
+  // Maps every shard and checks, before returning: header length and JSON within bounds; every dtype known; shape times
+  // element size (checked arithmetic) equals its byte range; ranges cover the data section exactly, with no gap, overlap,
+  // or bytes missing at the end; no name twice (within or across shards); every index entry present in the shard it names
+  // and every shard tensor present in the index. Errors (kCorrupt) name file, tensor and numbers.
+  [[nodiscard]] static Result<Checkpoint> open(const std::string& model_dir);
+
+  [[nodiscard]] const std::map<std::string, CheckpointTensor>& tensors() const { return tensors_; }
+  [[nodiscard]] std::uint64_t total_bytes() const;
+
+ private:
+  Checkpoint() = default;
+  std::vector<MappedFile> files_;
+  std::map<std::string, CheckpointTensor> tensors_;
+};
+
+// A parameter that the model needs, by its Hugging Face name.
+struct ParameterSpec {
+  std::string name;                  // "model.layers.0.self_attn.q_proj.weight"
+  std::vector<std::int64_t> shape;
+};
+
+// Every parameter of a model, in file order of a layer walk. Tied embeddings: no "lm_head.weight".
+[[nodiscard]] std::vector<ParameterSpec> parameters_of(const ModelSpec& spec);
+
+// Where weights come from: a checkpoint or deterministic dummies. fill() hands each parameter exactly once, converted to
+// float32 or left in its 16-bit form, to `sink`.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  // The raw tensor of `name`: its DType and bytes (row-major). Valid until the next call on the same thread.
+  struct Raw { DType dtype; std::span<const std::byte> bytes; };
+  [[nodiscard]] virtual Result<Raw> read(const ParameterSpec& parameter) = 0;
+};
+
+// Two-sided ledger check: every parameter present with the right shape and a float dtype, every tensor of the file used or on
+// the ignorable list (rotary_emb.inv_freq, and lm_head.weight when tied AND equal to embed_tokens; a tied lm_head that differs is
+// refused). Unknown tensors are refused by name (all of them, up to 10, with a count) unless `relaxed_unused_tensors`.
+[[nodiscard]] Result<std::unique_ptr<WeightSource>> open_checkpoint_weights(const std::string& model_dir, const ModelSpec& spec, bool relaxed_unused_tensors);
+
+// --load-format dummy: deterministic values from (seed, parameter name, element index) alone, in `spec.dtype`: norms 1 + small, others
+// normal-like with standard deviation 0.02, finite. Same bits on every machine and whatever the order of reads.
+[[nodiscard]] std::unique_ptr<WeightSource> dummy_weights(const ModelSpec& spec, std::uint64_t seed);
+
+// MODEL argument to a folder: a path, or a hub id ("org/name", optional revision) resolved in the local Hugging Face cache
+// (HF_HUB_CACHE, HF_HOME/hub, ~/.cache/huggingface/hub; refs/<revision> -> snapshots/<hash>). A missing one is an error that
+// names the download command.
+[[nodiscard]] Result<std::string> resolve_model_dir(const std::string& model, const std::string& revision);
+
+}  // namespace quire::model

@@ -1,0 +1,77 @@
+// What a checkpoint's config.json says, checked and in the field's words. Plain data: no tensors, no device.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/ids.h"
+#include "base/result.h"
+
+namespace quire::model {
+
+enum class RopeKind : std::uint8_t { kDefault, kLinear, kDynamic, kLlama3, kYarn };
+
+// Rotary embedding parameters. "linear": Chen et al. 2023; "dynamic": NTK-aware scaling by the served maximum length;
+// "llama3": Llama 3.1's wavelength bands; "yarn": Peng et al. 2023 (arXiv:2309.00071).
+struct RopeSpec {
+  RopeKind kind = RopeKind::kDefault;
+  double theta = 10000.0;
+  double factor = 1.0;
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;       // llama3
+  std::int64_t original_max_position_embeddings = 0;          // llama3, yarn, dynamic; 0: max_position_embeddings
+  double beta_fast = 32.0, beta_slow = 1.0;                   // yarn
+  std::optional<double> attention_factor;                     // yarn: overrides 0.1 ln(factor) + 1
+  double mscale = 0.0, mscale_all_dim = 0.0;                  // yarn, DeepSeek's form; 0: absent
+  bool truncate = true;                                       // yarn: round the correction range
+};
+
+struct ModelSpec {
+  std::string architecture;  // "LlamaForCausalLM"
+  std::string model_type;    // "llama"
+  std::int32_t hidden_size = 0, intermediate_size = 0, num_layers = 0;
+  std::int32_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
+  std::int32_t vocab_size = 0;
+  std::int64_t max_position_embeddings = 0;
+  double rms_norm_eps = 1e-6;
+  RopeSpec rope;
+  bool attention_bias = false;  // biases on q, k, v, o
+  bool mlp_bias = false;
+  bool tie_word_embeddings = false;
+  DType dtype = DType::kBF16;   // "dtype" or "torch_dtype"; float32 when absent
+  std::vector<TokenId> eos_token_ids;  // config.json's eos_token_id (number or list)
+  std::optional<TokenId> bos_token_id;
+};
+
+// generation_config.json: sampling defaults and end tokens. Absent file: all empty.
+struct GenerationDefaults {
+  std::optional<double> temperature, top_p, min_p, repetition_penalty;
+  std::optional<std::int64_t> top_k, max_new_tokens;
+  std::vector<TokenId> eos_token_ids;
+};
+
+// Reads `model_dir`/config.json. Refuses by name: unknown architecture (with the list of known ones), a field that changes
+// numerics and is not implemented (quantization_config, sliding_window in use, hidden_act other than silu, unknown rope type, ...),
+// values that contradict each other or overflow. Unknown fields that do not change numerics are ignored by an explicit list;
+// a field on no list is refused by name, so that nothing is ever silently ignored.
+[[nodiscard]] Result<ModelSpec> read_model_spec(const std::string& model_dir);
+[[nodiscard]] Result<GenerationDefaults> read_generation_defaults(const std::string& model_dir);
+
+// Architectures this build serves, for messages and documents.
+[[nodiscard]] const std::vector<std::string>& known_architectures();
+
+// The longest context vLLM would derive: max_position_embeddings, scaled by the rope factor for linear/dynamic/yarn
+// (vllm_behaviour 7.2), limited by the tokenizer's model_max_length when that is stated (> 0).
+[[nodiscard]] std::int64_t derived_max_model_len(const ModelSpec& spec, std::int64_t tokenizer_model_max_length);
+
+// Rotary frequencies: inv_freq[head_dim/2] and the factor applied to cos and sin. Fixed at load from the served maximum
+// length (matters for "dynamic").
+struct RopeTable {
+  std::vector<double> inv_freq;
+  double attention_scale = 1.0;
+};
+[[nodiscard]] RopeTable rope_table(const RopeSpec& rope, std::int32_t head_dim, std::int64_t max_position_embeddings, std::int64_t max_model_len);
+
+}  // namespace quire::model

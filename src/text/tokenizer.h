@@ -1,0 +1,76 @@
+// Text to token ids and back, exactly as Hugging Face's `tokenizers` does it (the Rust crate behind text/ffi is that library).
+// Immutable after load; every method may be called from any thread at the same time.
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+
+namespace quire::text {
+
+// What the text of a special token ("<|im_end|>") inside the input becomes.
+enum class SpecialText {
+  kToken,     // the control token, as Hugging Face does by default
+  kOrdinary,  // ordinary text: never a control token
+};
+
+struct TokenizerFacts {
+  std::int32_t vocab_size = 0;  // largest id + 1, added tokens included
+  std::optional<TokenId> bos, eos;
+  std::int64_t model_max_length = 0;  // 0: not stated (or the "very large integer" of tokenizer_config.json)
+  std::string tokenizer_class;
+};
+
+class Tokenizer {
+ public:
+  // Reads tokenizer.json, tokenizer_config.json, special_tokens_map.json (last two optional) of a model folder.
+  // Refuses by name what the library cannot load. Never throws, never panics across the border.
+  [[nodiscard]] static Result<std::shared_ptr<const Tokenizer>> load(const std::string& model_dir);
+  ~Tokenizer();
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+
+  // `text` must be valid UTF-8 (else an error). add_special_tokens runs the post-processor (BOS and the like).
+  [[nodiscard]] Result<std::vector<TokenId>> encode(std::string_view text, bool add_special_tokens, SpecialText special = SpecialText::kToken) const;
+  // Hugging Face's decode(); incomplete UTF-8 becomes U+FFFD. Ids out of range are an error.
+  [[nodiscard]] Result<std::string> decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
+  // The vocabulary's own string of a token ("Ġthe"), nullopt when the id is unknown.
+  [[nodiscard]] std::optional<std::string> token_string(TokenId id) const;
+  [[nodiscard]] std::optional<TokenId> token_id(std::string_view token) const;
+  [[nodiscard]] bool is_special(TokenId id) const;
+  // The text of every special (control) token, longest first.
+  [[nodiscard]] const std::vector<std::string>& special_texts() const;
+  [[nodiscard]] const TokenizerFacts& facts() const;
+  // tokenizer_config.json as JSON text ("{}" when absent), for /tokenizer_info.
+  [[nodiscard]] const std::string& config_json() const;
+
+ private:
+  struct Impl;
+  explicit Tokenizer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Turns one request's token stream into text pieces. A piece never ends inside a UTF-8 character that later tokens may
+// complete, the prompt's text is never repeated, and finish() gives whatever is still held back, so that the pieces
+// joined equal decode(prompt + output) minus decode(prompt) wherever that difference is defined.
+class IncrementalDetokenizer {
+ public:
+  // `prompt` is only used for its tail (leading-space and half-character context).
+  IncrementalDetokenizer(std::shared_ptr<const Tokenizer> tokenizer, std::span<const TokenId> prompt, bool skip_special_tokens);
+  [[nodiscard]] std::string push(TokenId token);
+  [[nodiscard]] std::string finish();
+
+ private:
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  bool skip_special_tokens_;
+  std::vector<TokenId> ids_;      // a bounded tail of prompt, then output
+  std::size_t prefix_offset_ = 0; // ids_[prefix_offset_, read_offset_) give the context already emitted
+  std::size_t read_offset_ = 0;
+};
+
+}  // namespace quire::text

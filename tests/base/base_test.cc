@@ -1,0 +1,88 @@
+// Conversions, suggestions, JSON limits and files: the small things everything else trusts.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <string>
+#include <string_view>
+
+#include "base/checked.h"
+#include "base/dtype.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/suggest.h"
+#include "kit/temp_dir.h"
+
+namespace quire {
+namespace {
+
+TEST(DTypeNames, RoundTrip) {
+  for (DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kI32, DType::kI64, DType::kU8}) EXPECT_EQ(parse_dtype(dtype_name(t)), t);
+  EXPECT_EQ(parse_dtype("half"), DType::kF16);
+  EXPECT_EQ(parse_dtype("float"), DType::kF32);
+  EXPECT_FALSE(parse_dtype("fp16").has_value());
+}
+
+// Every 16-bit value survives the way to float and back; NaN stays NaN.
+TEST(HalfTypes, AllValuesRoundTrip) {
+  for (std::uint32_t u = 0; u < 65536; ++u) {
+    const Float16 h{static_cast<std::uint16_t>(u)};
+    const BFloat16 b{static_cast<std::uint16_t>(u)};
+    if (std::isnan(to_float(h))) { EXPECT_TRUE(std::isnan(to_float(to_float16(to_float(h))))); } else { ASSERT_EQ(to_float16(to_float(h)).bits, u); }
+    if (std::isnan(to_float(b))) { EXPECT_TRUE(std::isnan(to_float(to_bfloat16(to_float(b))))); } else { ASSERT_EQ(to_bfloat16(to_float(b)).bits, u); }
+  }
+}
+
+// Midpoints between neighbours go to the even neighbour, and anything off the midpoint to the nearer one.
+TEST(HalfTypes, RoundsToNearestEven) {
+  for (std::uint32_t u = 0; u < 0x7bff; ++u) {
+    const double low = to_float(Float16{static_cast<std::uint16_t>(u)}), high = to_float(Float16{static_cast<std::uint16_t>(u + 1)});
+    const auto middle = static_cast<float>((low + high) / 2);
+    ASSERT_EQ(to_float16(middle).bits, u + (u & 1u)) << u;
+    ASSERT_EQ(to_float16(std::nextafterf(middle, 1e9f)).bits, u + 1) << u;
+    ASSERT_EQ(to_float16(std::nextafterf(middle, -1e9f)).bits, u) << u;
+  }
+  EXPECT_EQ(to_float16(65519.0f).bits, 0x7bff);
+  EXPECT_EQ(to_float16(65520.0f).bits, 0x7c00);
+  EXPECT_EQ(to_bfloat16(1.00390625f).bits, 0x3f80);  // 1 + 2^-8 is a midpoint; 1.0 is even
+  EXPECT_EQ(to_bfloat16(1.01171875f).bits, 0x3f82);
+}
+
+TEST(Suggest, NamesTheNearestOrNothing) {
+  constexpr std::array<std::string_view, 3> names = {"cudagraph_mode", "max-model-len", "port"};
+  EXPECT_EQ(nearest_name("cudagraf_mode", names), "cudagraph_mode");
+  EXPECT_EQ(nearest_name("completely-different", names), "");
+  EXPECT_EQ(nearest_name(std::string(100000, 'a'), names), "");
+}
+
+TEST(Json, LimitsAndErrors) {
+  EXPECT_TRUE(parse_json(R"({"a": [1, 2, {"b": null}]})").ok());
+  EXPECT_FALSE(parse_json("{\"a\": NaN}").ok());
+  EXPECT_FALSE(parse_json("{} x").ok());
+  EXPECT_FALSE(parse_json("{\"a\":").ok());
+  EXPECT_FALSE(parse_json("\"\xff\"").ok());
+  const std::string deep = std::string(10000, '[') + std::string(10000, ']');
+  const auto too_deep = parse_json(deep);
+  ASSERT_FALSE(too_deep.ok());
+  EXPECT_NE(too_deep.error().message.find("deeper"), std::string::npos);
+  EXPECT_EQ(parse_json("[1,2,3]", JsonLimits{.max_bytes = 3}).error().code, ErrorCode::kTooLarge);
+}
+
+TEST(Checked, SeesOverflow) {
+  EXPECT_EQ(checked_mul<std::int64_t>(3, 4), 12);
+  EXPECT_FALSE(checked_mul<std::int64_t>(INT64_MAX, 2).has_value());
+  EXPECT_FALSE(checked_add<std::uint64_t>(UINT64_MAX, 1).has_value());
+}
+
+TEST(Files, ReadMapAndRefuse) {
+  const test::TempDir dir;
+  const std::string path = dir.write("a.txt", "hello");
+  EXPECT_EQ(read_file(path, 100).value(), "hello");
+  EXPECT_EQ(read_file(path, 4).error().code, ErrorCode::kTooLarge);
+  EXPECT_FALSE(read_file(dir.path(), 100).ok());
+  EXPECT_FALSE(MappedFile::open(dir.path() + "/none").ok());
+  EXPECT_EQ(MappedFile::open(path).value().bytes().size(), 5u);
+}
+
+}  // namespace
+}  // namespace quire
