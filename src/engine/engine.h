@@ -1,0 +1,75 @@
+// Request lifecycle and the step loop. One engine thread owns all scheduling state; every public method may be called from
+// any thread. The only place that joins scheduler and runner. Knows token ids, not text; knows no sockets.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "engine/event_queue.h"
+#include "engine/request.h"
+#include "scheduler/scheduler.h"
+#include "scheduler/step_plan.h"
+
+namespace quire::engine {
+
+class Metrics;
+
+// What the engine needs of a runner; runner::ModelRunner implements it, tests use fakes.
+// submit() enqueues a step; collect() waits for the oldest submitted step. At most SchedulerConfig::depth steps are between them.
+class StepExecutor {
+ public:
+  virtual ~StepExecutor() = default;
+  virtual void submit(const StepPlan& plan) = 0;
+  // An error fails that step's requests; the executor must stay usable for later steps or return errors for each.
+  [[nodiscard]] virtual Result<StepResult> collect() = 0;
+};
+
+struct EngineConfig {
+  SchedulerConfig scheduler;
+  std::int32_t max_queue = 4096;          // waiting + running requests; one more is refused (kResourceExhausted)
+  std::uint64_t seed = 0;                 // draws seeds for requests that have none (SamplingParams::seed is then set by submit)
+  double request_timeout_seconds = 0;     // 0: none; ends a request with kAbort and an error that names the limit
+};
+
+// Read by health and load routes; lock-free copies of counters.
+struct EngineStatus {
+  enum class State : std::uint8_t { kStarting, kReady, kDraining, kStopped, kFailed } state = State::kStarting;
+  std::uint64_t steps_done = 0;
+  std::int64_t ms_since_step = 0;         // since the last step finished; 0 while idle
+  std::int64_t step_running_ms = 0;       // age of the step in flight, 0 when none
+  std::int32_t num_running = 0, num_waiting = 0;
+  double kv_usage = 0.0;                  // held blocks / all blocks
+};
+
+class Engine {
+ public:
+  Engine(const EngineConfig& config, std::unique_ptr<StepExecutor> executor, std::shared_ptr<Metrics> metrics);
+  ~Engine();  // stop() with no grace
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  void start();  // starts the engine thread
+
+  // Admits a request: its events arrive on `events`, which must outlive the request (shared). Errors: kInvalidArgument (never
+  // could run), kResourceExhausted (queue full), kUnavailable (starting, draining, stopped, failed).
+  // `seed_given` false: the engine draws one.
+  [[nodiscard]] Result<RequestId> submit(GenerateRequest request, bool seed_given, std::shared_ptr<EventQueue> events);
+  // The client is gone, or a stop string was found: ends with FinishEvent kAbort. Unknown ids are ignored.
+  void cancel(RequestId id);
+
+  // Refuses new requests, lets running ones end for at most `grace`, aborts the rest, stops the thread. Idempotent.
+  void stop(std::chrono::milliseconds grace);
+
+  [[nodiscard]] EngineStatus status() const;
+  [[nodiscard]] SchedulerStats stats() const;   // of the last finished step
+  [[nodiscard]] bool reset_prefix_cache(std::chrono::milliseconds timeout);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace quire::engine

@@ -1,0 +1,50 @@
+// The engine's native request and the events that come back. Token ids only: text lives in api/.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "scheduler/sampling_params.h"
+#include "scheduler/scheduler.h"
+
+namespace quire::engine {
+
+// One sequence to generate. `n` samples or several prompts are several requests; api joins them.
+struct GenerateRequest {
+  std::vector<TokenId> prompt;
+  SamplingParams sampling;
+  std::int32_t priority = 0;
+  std::string cache_namespace;     // from the credential and cache_salt; prefix blocks never cross namespaces
+  std::string client_id;           // for logs: the response id the client sees, e.g. "cmpl-...-0"
+  double timeout_seconds = 0;      // 0: no limit beyond the server's
+};
+
+struct TokenEvent {
+  TokenId token = 0;
+  std::optional<TokenLogprobs> logprobs;
+};
+// Complete, in order, before the first TokenEvent. Entry i describes prompt token i + 1.
+struct PromptLogprobsEvent {
+  std::vector<TokenLogprobs> entries;
+};
+// The terminal event; exactly one per submitted request, whatever happens.
+struct FinishEvent {
+  FinishReason reason = FinishReason::kStop;
+  std::optional<TokenId> stop_token;
+  std::optional<Error> error;      // kError, or kAbort by timeout or shutdown
+  std::int32_t num_prompt_tokens = 0;
+  std::int32_t num_cached_tokens = 0;
+  std::int32_t num_output_tokens = 0;
+};
+using RequestEvent = std::variant<PromptLogprobsEvent, TokenEvent, FinishEvent>;
+
+struct AddressedEvent {
+  RequestId id;
+  RequestEvent event;
+};
+
+}  // namespace quire::engine
