@@ -50,14 +50,16 @@ struct ParameterSpec {
 // Every parameter of a model, in file order of a layer walk. Tied embeddings: no "lm_head.weight".
 [[nodiscard]] std::vector<ParameterSpec> parameters_of(const ModelSpec& spec);
 
-// Where weights come from: a checkpoint or deterministic dummies. fill() hands each parameter exactly once, converted to
-// float32 or left in its 16-bit form, to `sink`.
+// Where weights come from: a checkpoint or deterministic dummies.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  // The raw tensor of `name`: its DType and bytes (row-major). Valid until the next call on the same thread.
+  // The raw tensor of `parameter` (one of parameters_of the same spec): kF32, kF16 or kBF16, row-major, not aligned. Valid until the
+  // next call on the same thread. Calls from several threads are allowed. NaN and infinity are refused (kCorrupt), naming the element.
   struct Raw { DType dtype; std::span<const std::byte> bytes; };
   [[nodiscard]] virtual Result<Raw> read(const ParameterSpec& parameter) = 0;
+  // Tensors of the files that are left out only because of `--relaxed unused-tensors`; empty otherwise.
+  [[nodiscard]] virtual std::vector<std::string> ignored_tensors() const { return {}; }
 };
 
 // Two-sided ledger check: every parameter present with the right shape and a float dtype, every tensor of the file used or on

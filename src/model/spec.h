@@ -62,8 +62,8 @@ struct GenerationDefaults {
 // Architectures this build serves, for messages and documents.
 [[nodiscard]] const std::vector<std::string>& known_architectures();
 
-// The longest context vLLM would derive: max_position_embeddings, scaled by the rope factor for linear/dynamic/yarn
-// (vllm_behaviour 7.2), limited by the tokenizer's model_max_length when that is stated (> 0).
+// The longest context vLLM would derive: max_position_embeddings (for yarn: the original length), limited by the tokenizer's
+// model_max_length when that is stated (> 0; yarn ignores it), then scaled by the rope factor for linear, dynamic and yarn.
 [[nodiscard]] std::int64_t derived_max_model_len(const ModelSpec& spec, std::int64_t tokenizer_model_max_length);
 
 // Rotary frequencies: inv_freq[head_dim/2] and the factor applied to cos and sin. Fixed at load from the served maximum

@@ -1,0 +1,87 @@
+// Random-looking weights that are a pure function of (seed, parameter name, element index), built from integer arithmetic and
+// single roundings alone, so that they are the same bits on every machine and in every order of reads.
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <thread>
+
+#include "model/checkpoint.h"
+
+namespace quire::model {
+namespace {
+
+// SplitMix64's finaliser: every input bit reaches every output bit.
+constexpr std::uint64_t mix(std::uint64_t x) {
+  x ^= x >> 30;
+  x *= 0xbf58476d1ce4e5b9u;
+  x ^= x >> 27;
+  x *= 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// FNV-1a over the name, then mixed with the seed.
+constexpr std::uint64_t stream_key(std::uint64_t seed, std::string_view name) {
+  std::uint64_t h = 0xcbf29ce484222325u;
+  for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return mix(h ^ mix(seed + 0x9e3779b97f4a7c15u));
+}
+
+// Sum of four uniform 16-bit integers, centred: bell-shaped, bounded by 3.5 standard deviations, exact.
+constexpr std::int32_t bell(std::uint64_t bits) {
+  constexpr std::int32_t kMean = 131070;  // 4 * 65535 / 2
+  return static_cast<std::int32_t>((bits & 0xffff) + ((bits >> 16) & 0xffff) + ((bits >> 32) & 0xffff) + (bits >> 48)) - kMean;
+}
+
+constexpr double kBellDeviation = 37837.22723720648;  // sqrt(4 * (2^32 - 1) / 12)
+constexpr double kWeightScale = 0.02 / kBellDeviation;
+
+bool is_norm(std::string_view name) { return name.ends_with("norm.weight"); }
+
+template <class Store>
+void fill(std::uint64_t key, double centre, std::size_t count, Store store) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t bits = mix(key + (i + 1) * 0x9e3779b97f4a7c15u);
+    store(i, static_cast<float>(centre + static_cast<double>(bell(bits)) * kWeightScale));
+  }
+}
+
+class DummyWeights final : public WeightSource {
+ public:
+  DummyWeights(DType dtype, std::uint64_t seed) : dtype_(dtype), seed_(seed) {}
+
+  Result<Raw> read(const ParameterSpec& parameter) override {
+    std::size_t count = 1;
+    for (const std::int64_t length : parameter.shape) count *= static_cast<std::size_t>(length);
+    std::vector<std::byte>& buffer = buffer_of_this_thread();
+    buffer.resize(count * dtype_bytes(dtype_));
+    const std::uint64_t key = stream_key(seed_, parameter.name);
+    const double centre = is_norm(parameter.name) ? 1.0 : 0.0;
+    std::byte* const out = buffer.data();
+    switch (dtype_) {
+      case DType::kF32: fill(key, centre, count, [out](std::size_t i, float x) { std::memcpy(out + 4 * i, &x, 4); }); break;
+      case DType::kF16: fill(key, centre, count, [out](std::size_t i, float x) { const Float16 h = to_float16(x); std::memcpy(out + 2 * i, &h, 2); }); break;
+      case DType::kBF16: fill(key, centre, count, [out](std::size_t i, float x) { const BFloat16 h = to_bfloat16(x); std::memcpy(out + 2 * i, &h, 2); }); break;
+      case DType::kI32: case DType::kI64: case DType::kU8: QUIRE_CHECK(false) << "no dummy weights of " << dtype_name(dtype_);
+    }
+    return Raw{dtype_, buffer};
+  }
+
+ private:
+  std::vector<std::byte>& buffer_of_this_thread() {
+    const std::lock_guard lock(mutex_);
+    return buffers_[std::this_thread::get_id()];  // map nodes stay where they are
+  }
+
+  DType dtype_;
+  std::uint64_t seed_;
+  std::mutex mutex_;
+  std::map<std::thread::id, std::vector<std::byte>> buffers_;
+};
+
+}  // namespace
+
+std::unique_ptr<WeightSource> dummy_weights(const ModelSpec& spec, std::uint64_t seed) { return std::make_unique<DummyWeights>(spec.dtype, seed); }
+
+}  // namespace quire::model
