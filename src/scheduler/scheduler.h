@@ -3,8 +3,10 @@
 // again before the results of the step before are applied (design 3.2.4).
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -67,7 +69,10 @@ struct SchedulerStats {
 
 class Scheduler {
  public:
-  explicit Scheduler(const SchedulerConfig& config);
+  // Hash of one block's tokens after a parent content (kv/policy/prefix_index.h). Any function gives right results.
+  using BlockHash = std::function<std::uint64_t(std::uint64_t parent_serial, std::span<const TokenId> tokens)>;
+
+  explicit Scheduler(const SchedulerConfig& config, BlockHash hash = {});  // no hash: a seeded one
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
