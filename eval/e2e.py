@@ -1,0 +1,152 @@
+"""End-to-end checks against the built server; eval/e2e.sh starts this inside build/venv. See --help and CHECKS below."""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from server_process import Server, ServerError  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MODEL = ROOT / "models" / "gsm-tiny"
+SCORE = 0.99
+# Sanitizer builds are 10 to 20 times slower; bounds are for hanging, not for speed.
+READY_SECONDS = 120
+STEP_SECONDS = 900
+# 5-shot prompts are about 480 tokens, answers about 45: each sequence grows by three blocks of 16 beyond its prompt. 96 blocks
+# hold one sequence of --max-model-len 1024 and a few running ones, so that growth takes blocks from the newest again and again.
+TINY_POOL = ["--block-size", "16", "--max-model-len", "1024", "--num-gpu-blocks-override", "96"]
+MANY_PREEMPTIONS = 200
+
+
+class Run:
+    def __init__(self, arguments: argparse.Namespace):
+        self.binary = pathlib.Path(arguments.binary or ROOT / "build" / arguments.preset / "bin" / "quire")
+        self.quick, self.sanitized = arguments.quick, arguments.preset in ("asan", "tsan")
+        self.out = ROOT / "build" / "e2e" / arguments.preset
+        self.limit = 60 if self.quick and self.sanitized else None
+        self.rows: list[tuple[str, bool, str, float]] = []
+        self.only = arguments.only.split(",") if arguments.only else None
+
+    def server(self, name: str, flags: list[str] = ()) -> Server:
+        server = Server(self.binary, MODEL, self.out / f"server-{name}.log", list(flags))
+        try:
+            server.wait_ready(READY_SECONDS)
+        except BaseException:
+            server.kill()
+            raise
+        return server
+
+    def check(self, name: str, action) -> None:
+        """Runs `action` -> (passed, detail); whatever it raises is a failure of that one check."""
+        if self.only and name not in self.only:
+            return
+        print(f"==> {name}", flush=True)
+        start = time.monotonic()
+        try:
+            passed, detail = action()
+        except (ServerError, OSError, subprocess.SubprocessError, KeyError, ValueError) as error:
+            passed, detail = False, f"{type(error).__name__}: {error}"
+        self.rows.append((name, passed, detail, time.monotonic() - start))
+        print(f"    {'ok' if passed else 'FAILED'}: {detail}", flush=True)
+
+    def command(self, name: str, command: list[str], seconds: float = STEP_SECONDS, env: dict | None = None) -> tuple[int, str]:
+        """Exit status and the last lines of a command whose whole output lies in OUT/name.log."""
+        log = self.out / f"{name}.log"
+        with open(log, "w") as out:
+            done = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=seconds, env=env)
+        return done.returncode, " | ".join(log.read_text(errors="replace").splitlines()[-3:])
+
+    def lm_eval(self, name: str, task: str, metric: str, server: Server) -> tuple[bool, str]:
+        out = self.out / name
+        env = {**os.environ, "LM_EVAL": str(pathlib.Path(sys.executable).parent / "lm_eval")}
+        if self.limit:
+            env["LIMIT"] = str(self.limit)
+        status, tail = self.command(name, [str(ROOT / "eval" / "run.sh"), task, server.url, server.name, str(MODEL), str(out)], env=env)
+        if status != 0:
+            return False, f"eval/run.sh ended with status {status}: {tail}"
+        newest = max(out.rglob("results_*.json"), key=lambda p: p.name)
+        results = next(iter(json.loads(newest.read_text())["results"].values()))
+        return results[metric] >= SCORE, f"{metric} {results[metric]:.4f} on {self.limit or 400} problems (at least {SCORE})"
+
+
+def stopped_cleanly(server: Server) -> tuple[bool, str]:
+    status = server.stop()
+    reports = server.reports()
+    return status == 0 and not reports, f"exit status {status} after SIGTERM, {len(reports)} reports in the log{': ' + reports[0] if reports else ''}"
+
+
+def normal_server(run: Run) -> None:
+    with run.server("normal") as server:
+        run.check("completions", lambda: run.lm_eval("completions", "gsm_tiny", "exact_match,strict-match", server))
+        run.check("chat", lambda: run.lm_eval("chat", "gsm_tiny_chat", "exact_match,strict-match", server))
+        run.check("loglikelihood", lambda: run.lm_eval("loglikelihood", "gsm_tiny_ll", "acc,none", server))
+
+        def client_calls():
+            status, tail = run.command("client_calls", [sys.executable, str(ROOT / "tools" / "client_calls.py"), server.url, server.name])
+            return status == 0, tail
+        run.check("client_calls", client_calls)
+
+        def busy_core():
+            status, tail = run.command("busy_core", [sys.executable, str(ROOT / "eval" / "busy_core.py"), server.url, server.name,
+                                                     "--seconds", "6" if run.quick else "15"], 180)
+            return status == 0, tail.rsplit(" | ", 1)[-1]
+        if not run.sanitized:
+            run.check("busy_core", busy_core)
+        run.check("clean_stop", lambda: stopped_cleanly(server))
+
+
+def tiny_pool(run: Run, name: str, flags: list[str]) -> None:
+    with run.server(name, [*TINY_POOL, *flags]) as server:
+        def preempted():
+            passed, detail = run.lm_eval(name, "gsm_tiny", "exact_match,strict-match", server)
+            preemptions = server.counter("vllm:num_preemptions_total")
+            wanted = MANY_PREEMPTIONS if not run.limit else MANY_PREEMPTIONS * run.limit // 400
+            return passed and preemptions >= wanted, f"{detail}, {preemptions:.0f} preemptions (at least {wanted})"
+        run.check(name, preempted)
+
+        def same_answers():
+            status, tail = run.command(f"{name}_compare", [sys.executable, str(ROOT / "eval" / "compare_samples.py"),
+                                                           str(run.out / "completions"), str(run.out / name)])
+            return status == 0, tail
+        run.check(f"{name}_same_answers", same_answers)
+        run.check(f"{name}_clean_stop", lambda: stopped_cleanly(server))
+
+
+def failing_start(run: Run, name: str, action) -> None:
+    """A server that does not start fails one row, not the whole run."""
+    try:
+        action()
+    except ServerError as error:
+        message = str(error)
+        run.check(f"{name}_start", lambda: (False, message))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="shorter phases, one tiny pool; each check under three minutes")
+    parser.add_argument("--preset", default="release", help="build/PRESET/bin/quire is tested (release)")
+    parser.add_argument("--binary", help="test this program instead")
+    parser.add_argument("--only", help="comma-separated names of the checks to run")
+    run = Run(parser.parse_args())
+    run.out.mkdir(parents=True, exist_ok=True)
+
+    failing_start(run, "normal", lambda: normal_server(run))
+    failing_start(run, "tiny_pool", lambda: tiny_pool(run, "tiny_pool", []))
+    if not run.quick:
+        failing_start(run, "tiny_pool_uncached", lambda: tiny_pool(run, "tiny_pool_uncached", ["--no-enable-prefix-caching"]))
+
+    width = max((len(row[0]) for row in run.rows), default=0)
+    print()
+    for name, passed, detail, seconds in run.rows:
+        print(f"{name:<{width}}  {'ok' if passed else 'FAILED':<6}  {seconds:6.1f} s  {detail}")
+    failed = sum(not row[1] for row in run.rows)
+    print(f"{len(run.rows) - failed} passed, {failed} failed")
+    return 1 if failed or not run.rows else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
