@@ -1,0 +1,89 @@
+#include "device/cpu/cpu_device.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "base/checked.h"
+
+namespace quire::device {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+class CpuStream final : public Stream {
+ public:
+  explicit CpuStream(CpuDevice& device) : device_(device) {}
+  void copy_to_device(void* device, const void* host, std::size_t bytes) override {
+    QUIRE_CHECK(!recording()) << "a host copy cannot be recorded";
+    if (bytes != 0) std::memcpy(device, host, bytes);
+  }
+  void copy_to_host(void* host, const void* device, std::size_t bytes) override {
+    QUIRE_CHECK(!recording()) << "a host copy cannot be recorded";
+    if (bytes != 0) std::memcpy(host, device, bytes);
+  }
+  void synchronize() override {}
+
+ protected:
+  void run(const Launch& launch) override {
+    const ThreadPool::Body body = device_.kernel(launch.id);
+    QUIRE_CHECK(body != nullptr) << "the CPU device has no kernel " << kernel_name(launch.id);
+    device_.pool().run(body, launch.params.data(), launch.geometry.units, launch.geometry.unit_work);
+  }
+
+ private:
+  CpuDevice& device_;
+};
+
+std::int64_t meminfo_bytes(const std::string& key) {
+  std::ifstream in("/proc/meminfo");
+  std::string name, unit;
+  for (std::int64_t kib = 0; in >> name >> kib; std::getline(in, unit))
+    if (name == key) return kib * 1024;
+  return 0;
+}
+
+}  // namespace
+
+DeviceProfile read_cpu_profile() {
+  DeviceProfile profile;
+  profile.family = "cpu";
+  profile.num_cores = static_cast<std::int32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  profile.total_bytes = meminfo_bytes("MemTotal:");
+  profile.free_bytes = meminfo_bytes("MemAvailable:");
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with("model name")) continue;
+    const std::size_t colon = line.find(": ");
+    if (colon != std::string::npos) profile.name = line.substr(colon + 2);
+    break;
+  }
+  if (profile.name.empty()) profile.name = "CPU";
+  return profile;
+}
+
+CpuDevice::CpuDevice(int num_threads, std::span<const CpuKernel> kernels) : profile_(read_cpu_profile()), pool_(num_threads) {
+  for (const CpuKernel& kernel : kernels) {
+    auto& entry = kernels_[static_cast<std::size_t>(kernel.id)];
+    QUIRE_CHECK(entry == nullptr) << kernel_name(kernel.id) << " is listed twice";
+    entry = kernel.run;
+  }
+}
+
+std::unique_ptr<Stream> CpuDevice::make_stream() { return std::make_unique<CpuStream>(*this); }
+
+// Anonymous mappings: zeroed, page-aligned, given back to the system at once when freed; large ones in huge pages where allowed.
+std::byte* CpuDevice::raw_allocate(std::size_t bytes) {
+  constexpr std::size_t kHuge = 2u << 20;
+  void* p = ::mmap(nullptr, round_up(bytes, kPage), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return nullptr;
+  if (bytes >= kHuge) ::madvise(p, round_up(bytes, kPage), MADV_HUGEPAGE);
+  return static_cast<std::byte*>(p);
+}
+
+void CpuDevice::raw_free(std::byte* data, std::size_t bytes) { ::munmap(data, round_up(bytes, kPage)); }
+
+}  // namespace quire::device

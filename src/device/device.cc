@@ -1,0 +1,25 @@
+#include "device/device.h"
+
+namespace quire::device {
+
+Buffer::~Buffer() {
+  if (data_ == nullptr) return;
+  device_->allocated_bytes_ -= bytes_;
+  device_->raw_free(data_, bytes_);
+}
+
+Result<Buffer> Device::allocate(std::size_t bytes, const std::string& what) {
+  Buffer buffer;
+  if (bytes == 0) return buffer;
+  if (sealed_) ++allocations_after_seal_;
+  std::byte* data = raw_allocate(bytes);
+  if (data == nullptr)
+    return Error{ErrorCode::kResourceExhausted, "cannot allocate " + std::to_string(bytes) + " bytes on " + profile().name + " for " + what, {}};
+  buffer.device_ = this;
+  buffer.data_ = data;
+  buffer.bytes_ = bytes;
+  allocated_bytes_ += bytes;
+  return buffer;
+}
+
+}  // namespace quire::device

@@ -1,0 +1,50 @@
+#include "ops/cpu_kernels.h"
+
+#include <hwy/highway.h>
+#include <hwy/targets.h>
+
+#include <array>
+
+namespace quire::ops {
+
+std::span<const device::CpuKernel> cpu_kernels() {
+  using device::KernelId;
+  static constexpr std::array kKernels = {
+      device::CpuKernel{KernelId::kGatherTokens, cpu_gather_tokens},
+      device::CpuKernel{KernelId::kGatherRows, cpu_gather_rows},
+      device::CpuKernel{KernelId::kEmbedF32, cpu_embed_f32},
+      device::CpuKernel{KernelId::kEmbedF16, cpu_embed_f16},
+      device::CpuKernel{KernelId::kEmbedBF16, cpu_embed_bf16},
+      device::CpuKernel{KernelId::kRmsNorm, cpu_rms_norm},
+      device::CpuKernel{KernelId::kAddRmsNorm, cpu_add_rms_norm},
+      device::CpuKernel{KernelId::kLinearF32, cpu_linear_f32},
+      device::CpuKernel{KernelId::kLinearF16, cpu_linear_f16},
+      device::CpuKernel{KernelId::kLinearBF16, cpu_linear_bf16},
+      device::CpuKernel{KernelId::kRopeKvWriteF32, cpu_rope_kv_write_f32},
+      device::CpuKernel{KernelId::kRopeKvWriteF16, cpu_rope_kv_write_f16},
+      device::CpuKernel{KernelId::kRopeKvWriteBF16, cpu_rope_kv_write_bf16},
+      device::CpuKernel{KernelId::kSiluMul, cpu_silu_mul},
+      device::CpuKernel{KernelId::kSample, cpu_sample},
+  };
+  return kKernels;
+}
+
+std::string cpu_isa() {
+  const std::int64_t supported = hwy::SupportedTargets() & HWY_TARGETS;
+  return hwy::TargetName(supported & -supported);  // lower bits are better targets
+}
+
+Status limit_cpu_isa(const std::string& name) {
+  std::string have;
+  for (std::int64_t left = hwy::SupportedTargets() & HWY_TARGETS; left != 0; left &= left - 1) {
+    const std::int64_t target = left & -left;
+    if (name == hwy::TargetName(target)) {
+      hwy::DisableTargets(target - 1);
+      return {};
+    }
+    have += (have.empty() ? "" : ", ") + std::string(hwy::TargetName(target));
+  }
+  return invalid("instruction set '" + name + "' is not one of this machine's: " + have, "QUIRE_CPU_ISA");
+}
+
+}  // namespace quire::ops

@@ -1,0 +1,42 @@
+// Loads of stored elements as float32 vectors, for every storage type. Included once per instruction set.
+#if defined(QUIRE_OPS_LOAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef QUIRE_OPS_LOAD_INL_H_
+#undef QUIRE_OPS_LOAD_INL_H_
+#else
+#define QUIRE_OPS_LOAD_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include "base/dtype.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace quire::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D>
+HWY_INLINE hn::Vec<D> load_f32(D d, const float* p) { return hn::LoadU(d, p); }
+template <class D>
+HWY_INLINE hn::Vec<D> load_f32(D d, const BFloat16* p) {
+  const hn::Rebind<hwy::bfloat16_t, D> d16;
+  return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::bfloat16_t*>(p)));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load_f32(D d, const Float16* p) {
+  const hn::Rebind<hwy::float16_t, D> d16;
+  return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
+}
+
+HWY_INLINE float scalar_f32(float x) { return x; }
+HWY_INLINE float scalar_f32(BFloat16 x) { return to_float(x); }
+HWY_INLINE float scalar_f32(Float16 x) { return to_float(x); }
+
+// Storage rounding: nearest even, through the exact scalar conversions.
+HWY_INLINE void store_rounded(float x, float& out) { out = x; }
+HWY_INLINE void store_rounded(float x, BFloat16& out) { out = to_bfloat16(x); }
+HWY_INLINE void store_rounded(float x, Float16& out) { out = to_float16(x); }
+
+}  // namespace quire::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,58 @@
+// The operations of a model, as the model writes them: checked contracts on the host, one launch each on a stream. The fused forms are
+// the only forms (design 3.2.2). Every operation computes each row by itself: a row's bits never depend on its neighbours.
+#pragma once
+#include <cstdint>
+
+#include "device/device.h"
+#include "kv/store/kv_layout.h"
+#include "ops/params.h"
+#include "ops/tensors.h"
+
+namespace quire::ops {
+
+using device::Stream;
+
+// Token ids of this step from the device-resident history: known tokens and freshly sampled ones alike (nothing waits for the host).
+void gather_tokens(Stream& stream, const GatherTokensParams& params, std::int64_t num_tokens);
+
+struct EmbeddingTable {
+  WeightFormat format = WeightFormat::kBF16;
+  std::int64_t vocab = 0, hidden = 0;
+  const void* data = nullptr;
+  std::int64_t panel = 1;  // 1: row-major; kPanel: shares a packed (tied) output projection
+};
+void embed(Stream& stream, const std::int32_t* token_ids, const EmbeddingTable& table, const ActTensor& out);
+
+// y = x / sqrt(mean(x^2) + eps) * weight.
+void rms_norm(Stream& stream, const ActTensor& x, const float* weight, float eps, const ActTensor& y);
+// residual += x; y = rms_norm(residual). residual and x are [rows, n].
+void add_rms_norm(Stream& stream, const ActTensor& x, const ActTensor& residual, const float* weight, float eps, const ActTensor& y);
+
+// y = x w^T + bias. The table of (weight format x activation format) that this build has is in linear.cc; asking for another is a bug.
+void linear(Stream& stream, const ActTensor& x, const Weight& w, const ActTensor& y);
+
+struct RopeKvWrite {
+  ActTensor qkv;                  // [tokens, (heads + 2 kv_heads) * head_dim]
+  const std::int32_t* positions;  // [tokens]
+  const std::int64_t* slots;      // [tokens]
+  const float* cos_sin;           // [max_model_len, head_dim]
+  const float* q_norm = nullptr;  // [head_dim]
+  const float* k_norm = nullptr;  // [head_dim]
+  float norm_eps = 0.0f;
+  std::int32_t num_heads = 0;
+  ActTensor q;                    // out: [tokens, heads * head_dim]
+};
+// Optional per-head norms of q and k, rotary embedding (pairs i and i + head_dim/2), and the write of k and v into their cells of
+// `layer`, in the pool's storage type. Attention reads everything back from there.
+void qk_norm_rope_kv_write(Stream& stream, const RopeKvWrite& args, const kv::KvLayout& layout, void* pool, std::int32_t layer);
+
+// y = silu(gate) * up; gate_up [rows, 2n].
+void silu_mul(Stream& stream, const ActTensor& gate_up, const ActTensor& y);
+
+// y[i] = x[rows[i]]; rows[i] = -1 gives zeros.
+void gather_rows(Stream& stream, const ActTensor& x, const std::int32_t* rows, const ActTensor& y);
+
+// The layer's part of the pool as kernels address it.
+[[nodiscard]] KvPool layer_pool(const kv::KvLayout& layout, void* pool, std::int32_t layer);
+
+}  // namespace quire::ops
