@@ -1,0 +1,55 @@
+// A whole Llama in float64: what the engine's log-probabilities are compared with. No cache, no batch, no device: every layer sees the
+// whole token sequence at once.
+#pragma once
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/ids.h"
+#include "model/spec.h"
+#include "reference/matrix.h"
+#include "reference/rope.h"
+
+namespace quire::reference {
+
+struct LlamaOptions {
+  std::int64_t max_model_len = 0;      // the served maximum length, for rope "dynamic"; 0: max_position_embeddings
+  std::optional<DType> kv_dtype = {};     // set: keys (after rope) and values are rounded once to it, as a cache would store them
+};
+
+class LlamaReference {
+ public:
+  // Gives the parameter of a Hugging Face name ("model.layers.0.self_attn.q_proj.weight"), already rounded to the served dtype. A
+  // vector (norm weight, bias) has one row. Called once for each parameter that the spec demands; shapes are checked.
+  using LoadWeight = std::function<Matrix(const std::string& name)>;
+
+  LlamaReference(const model::ModelSpec& spec, const LoadWeight& load, const LlamaOptions& options = {});
+
+  // Logits after each token: tokens [T] -> [T, vocab_size]. No tokens: no rows.
+  [[nodiscard]] Matrix logits(std::span<const TokenId> tokens) const;
+
+ private:
+  struct Projection {
+    Matrix weight;
+    std::vector<double> bias;  // empty: none
+  };
+  struct Layer {
+    std::vector<double> input_norm, post_attention_norm;
+    Projection q, k, v, o, gate, up, down;
+  };
+  [[nodiscard]] Matrix attention_block(const Layer& layer, const Matrix& x) const;
+  [[nodiscard]] Matrix feed_forward(const Layer& layer, const Matrix& x) const;
+
+  model::ModelSpec spec_;
+  std::optional<DType> kv_dtype_;
+  Rotation rotation_;
+  Matrix embedding_;
+  std::optional<Matrix> head_;  // empty: tied to the embedding
+  std::vector<double> final_norm_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace quire::reference

@@ -1,0 +1,180 @@
+#include "kit/bounds.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "reference/attention.h"
+#include "reference/linear.h"
+#include "reference/logprobs.h"
+#include "reference/norm.h"
+#include "reference/silu_mul.h"
+
+namespace quire::test {
+namespace {
+
+using reference::Matrix;
+
+// Exponents of the smallest normal number and of the unit in the last place of 1.
+struct Shape {
+  int min_exponent, fraction_bits, max_exponent;
+};
+
+Shape shape_of(DType dtype) {
+  QUIRE_CHECK(dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16) << dtype_name(dtype);
+  if (dtype == DType::kF32) return {-126, 23, 127};
+  if (dtype == DType::kF16) return {-14, 10, 15};
+  return {-126, 7, 127};
+}
+
+// What an operation may lose when its result is subnormal, also on hardware that flushes those to zero.
+double underflow(DType work) { return std::ldexp(1.0, shape_of(work).min_exponent); }
+
+std::int64_t ceil_of(double x) { return static_cast<std::int64_t>(std::ceil(x)); }
+
+// The relative error that remains of 1 / (1 - e) style denominators; a bound of a half or more says nothing any more.
+double over_one_minus(double e) {
+  QUIRE_CHECK_LT(e, 0.5);
+  return e / (1.0 - e);
+}
+
+}  // namespace
+
+double unit_roundoff(DType dtype) { return std::ldexp(1.0, -shape_of(dtype).fraction_bits - 1); }
+
+double smallest_subnormal(DType dtype) { return std::ldexp(1.0, shape_of(dtype).min_exponent - shape_of(dtype).fraction_bits); }
+
+double gamma(std::int64_t n, DType dtype) {
+  const double nu = static_cast<double>(n) * unit_roundoff(dtype);
+  QUIRE_CHECK_LT(nu, 1.0);
+  return nu / (1.0 - nu);
+}
+
+double rounding_error(double value, double error, DType output) {
+  return error + std::max(unit_roundoff(output) * (std::fabs(value) + error), smallest_subnormal(output) / 2);
+}
+
+std::vector<double> linear_bounds(const Matrix& x, const Matrix& w, std::span<const double> bias, const Precision& precision) {
+  const Matrix y = reference::linear(x, w, bias);
+  Matrix abs_x = x, abs_w = w;
+  std::vector<double> abs_bias(bias.begin(), bias.end());
+  for (auto* values : {&abs_x.values, &abs_w.values, &abs_bias})
+    for (double& v : *values) v = std::fabs(v);
+  std::vector<double> bounds = reference::linear(abs_x, abs_w, abs_bias).values;  // sum |x| |w| + |bias|
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
+    const double error = gamma(x.cols + 1, precision.work) * bounds[i] + static_cast<double>(x.cols + 1) * underflow(precision.work);
+    bounds[i] = rounding_error(y.values[i], error, precision.output);
+  }
+  return bounds;
+}
+
+std::vector<double> rms_norm_bounds(const Matrix& x, std::span<const double> weight, double eps, const Precision& precision) {
+  const Matrix y = reference::rms_norm(x, weight, eps);
+  std::vector<double> bounds;
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    double sum = 0.0;
+    for (const double v : x.row(r)) sum += v * v;
+    const double mean = sum / static_cast<double>(x.cols) + eps;
+    // Squares and their sum: gamma_H; mean, eps and its own rounding: 3 more, all of them halved by the root (plus one for the halving's
+    // own second order). Root, reciprocal, two products and the weight's conversion: 5.
+    const double relative = gamma((x.cols + 3) / 2 + 7, precision.work) + (mean > 0.0 ? underflow(precision.work) / mean : 0.0);
+    for (std::int64_t i = 0; i < x.cols; ++i) {
+      const double value = y.at(r, i);
+      bounds.push_back(rounding_error(value, relative * std::fabs(value) + underflow(precision.work), precision.output));
+    }
+  }
+  return bounds;
+}
+
+std::vector<double> silu_mul_bounds(const Matrix& gate_up, const Precision& precision) {
+  const Matrix y = reference::silu_mul(gate_up);
+  // e^-g, 1 +, division, product.
+  const double relative = gamma(ceil_of(precision.transcendental_ulps) + 3, precision.work);
+  // Where e^-g overflows `work` the kernel's gate is 0 instead of |g| e^g, which is largest at the overflow itself.
+  const double exponent = shape_of(precision.work).max_exponent + 1;
+  const double lost_gate = exponent * std::log(2.0) * std::ldexp(1.0, -static_cast<int>(exponent)) * 1.01;
+  std::vector<double> bounds;
+  for (std::int64_t r = 0; r < y.rows; ++r) {
+    for (std::int64_t i = 0; i < y.cols; ++i) {
+      const double value = y.at(r, i), up = std::fabs(gate_up.at(r, y.cols + i));
+      const double error = relative * std::fabs(value) + lost_gate * up + underflow(precision.work) * (1.0 + up);
+      bounds.push_back(rounding_error(value, error, precision.output));
+    }
+  }
+  return bounds;
+}
+
+std::vector<double> rope_bounds(const Matrix& x, std::span<const std::int64_t> positions, std::span<const double> frequencies,
+                                double attention_scale, const Precision& precision) {
+  const auto half = static_cast<std::int64_t>(frequencies.size());
+  std::vector<double> bounds;
+  for (std::int64_t t = 0; t < x.rows; ++t) {
+    for (std::int64_t c = 0; c < x.cols; ++c) {
+      const std::int64_t i = c % (2 * half);
+      const double angle = static_cast<double>(positions[static_cast<std::size_t>(t)]) * frequencies[static_cast<std::size_t>(i % half)];
+      const double partner = i < half ? x.at(t, c + half) : x.at(t, c - half);
+      const double size = (std::fabs(x.at(t, c) * std::cos(angle)) + std::fabs(partner * std::sin(angle))) * std::fabs(attention_scale);
+      // cos or sin, the scale, product, sum, and one for a scale that is applied last. The value itself is at most `size`.
+      const double error = gamma(5, precision.work) * size + 3.0 * underflow(precision.work);
+      bounds.push_back(rounding_error(size, error, precision.output));
+    }
+  }
+  return bounds;
+}
+
+AttentionBounds attend_bounds(std::span<const double> query, const Matrix& keys, const Matrix& values, double scale, const Precision& precision) {
+  const reference::HeadOutput exact = reference::attend(query, keys, values, scale);
+  AttentionBounds bounds{std::vector<double>(exact.out.size(), 0.0), 0.0};
+  if (!std::isfinite(exact.lse)) return bounds;  // nothing visible: zeros and -inf, exactly
+  const double u = unit_roundoff(precision.work);
+  double score_error = 0.0, largest_score = 0.0;
+  std::vector<double> weights;
+  for (std::int64_t j = 0; j < keys.rows; ++j) {
+    double score = 0.0, size = 0.0;
+    for (std::size_t d = 0; d < query.size(); ++d) score += query[d] * keys.row(j)[d], size += std::fabs(query[d] * keys.row(j)[d]);
+    // D products and sums; the scale, log2(e) and their product.
+    score_error = std::max(score_error, gamma(std::ssize(query) + 4, precision.work) * size * scale);
+    largest_score = std::max(largest_score, std::fabs(score * scale));
+    weights.push_back(std::exp(score * scale - exact.lse));
+  }
+  const std::int64_t parts = keys.rows / precision.attention_part_tokens + 2;
+  // The exponent's argument: the score's error on both sides of the quotient, the subtraction of the maximum, and the rescalings, whose
+  // arguments add up to the range of the scores at most.
+  const double argument_error = 2.0 * score_error + 6.0 * u * largest_score;
+  const double relative = std::expm1(argument_error) +
+                          gamma((ceil_of(precision.transcendental_ulps) + 2) * (parts + 1) + keys.rows + 4, precision.work);
+  for (std::size_t d = 0; d < exact.out.size(); ++d) {
+    double size = 0.0;
+    for (std::int64_t j = 0; j < keys.rows; ++j) size += weights[static_cast<std::size_t>(j)] * std::fabs(values.row(j)[d]);
+    const double error = 2.0 * over_one_minus(relative) * size + static_cast<double>(keys.rows + 2) * underflow(precision.work);
+    bounds.out[d] = rounding_error(exact.out[d], error, precision.output);
+  }
+  const double log_of_sum = std::log(static_cast<double>(keys.rows));  // the largest the logarithm's value can be
+  bounds.lse = over_one_minus(relative) + (precision.transcendental_ulps + 2.0) * u * log_of_sum + 4.0 * u * (largest_score + std::fabs(exact.lse));
+  return bounds;
+}
+
+std::vector<double> log_softmax_bounds(std::span<const double> logits, const Precision& precision) {
+  const std::vector<double> exact = reference::log_softmax(logits);
+  const double u = unit_roundoff(precision.work);
+  const double largest = logits.empty() ? 0.0 : *std::ranges::max_element(logits);
+  double weighted_range = 0.0;  // what rounding the arguments l - max does to the sum, relative to it
+  for (std::size_t i = 0; i < exact.size(); ++i)
+    if (std::isfinite(exact[i])) weighted_range += std::exp(exact[i]) * std::fabs(logits[i] - largest);
+  const double relative =
+      2.0 * u * weighted_range + gamma(std::ssize(logits) + ceil_of(precision.transcendental_ulps) + 2, precision.work);
+  std::vector<double> bounds;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    if (!std::isfinite(exact[i])) {
+      bounds.push_back(0.0);  // the masks decide
+      continue;
+    }
+    const double log_of_sum = std::fabs(logits[i] - largest - exact[i]);
+    const double error = over_one_minus(relative) + (precision.transcendental_ulps + 1.0) * u * log_of_sum +
+                         2.0 * u * (std::fabs(logits[i] - largest) + log_of_sum);
+    bounds.push_back(rounding_error(exact[i], error, precision.output));
+  }
+  return bounds;
+}
+
+}  // namespace quire::test
