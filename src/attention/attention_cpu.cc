@@ -93,7 +93,7 @@ void attend_unit(const attention::AttnParams& p, const attention::AttnWork& work
     total[r] = RowState{-std::numeric_limits<float>::infinity(), 0.0f, u.out[r]};
     part[r].acc = part_acc + r * d;
   }
-  const std::int32_t* blocks = p.block_table + work.row * p.block_table_stride;
+  const std::int32_t* blocks = p.block_table + work.table_row * p.block_table_stride;
   const std::int32_t end = u.length[u.num_rows - 1];
   for (std::int32_t from = 0; from < end; from += kPartitionTokens) {
     RowState* states = from == 0 ? total : part;

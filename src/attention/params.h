@@ -8,10 +8,10 @@ namespace quire::attention {
 
 // A run of query tokens of one batch row: the unit of work, times the KV heads.
 struct AttnWork {
-  std::int32_t row;      // batch row
-  std::int32_t q_begin;  // first query token, counted from the row's first new token
-  std::int32_t q_count;  // 1 .. query_tile(group)
-  std::int32_t reserved;
+  std::int32_t row;        // batch row
+  std::int32_t q_begin;    // first query token, counted from the row's first new token
+  std::int32_t q_count;    // 1 .. query_tile(group)
+  std::int32_t table_row;  // row of the block table: the sequence's state row, which keeps its table on the device
 };
 
 struct AttnParams {
@@ -19,7 +19,7 @@ struct AttnParams {
   float* out;                        // [tokens, num_heads * head_dim]
   const std::int32_t* query_start;   // [rows + 1]: first token of each row
   const std::int32_t* seq_lens;      // [rows]: tokens in the cache, new ones included
-  const std::int32_t* block_table;   // [rows, block_table_stride]
+  const std::int32_t* block_table;   // [state rows, block_table_stride]
   const AttnWork* work;              // the row classes' list
   const std::int32_t* num_work;      // [1]: entries in it; units beyond do nothing (a recorded launch keeps its geometry)
   std::int64_t block_table_stride;

@@ -15,12 +15,12 @@ void build_plan(std::span<const RowLengths> rows, std::int32_t group, AttnPlan& 
     QUIRE_CHECK_GE(rows[i].num_new, 1);
     const auto row = static_cast<std::int32_t>(i);
     switch (row_class(rows[i].num_computed, rows[i].num_new)) {
-      case RowClass::kDecode: plan.decode.push_back(AttnWork{row, 0, 1, 0}); break;
+      case RowClass::kDecode: plan.decode.push_back(AttnWork{row, 0, 1, rows[i].table_row}); break;
       case RowClass::kExtend:
-        for (std::int32_t q = 0; q < rows[i].num_new; q += tile) plan.extend.push_back(AttnWork{row, q, std::min(tile, rows[i].num_new - q), 0});
+        for (std::int32_t q = 0; q < rows[i].num_new; q += tile) plan.extend.push_back(AttnWork{row, q, std::min(tile, rows[i].num_new - q), rows[i].table_row});
         break;
       case RowClass::kPrefill:
-        for (std::int32_t q = 0; q < rows[i].num_new; q += tile) plan.prefill.push_back(AttnWork{row, q, std::min(tile, rows[i].num_new - q), 0});
+        for (std::int32_t q = 0; q < rows[i].num_new; q += tile) plan.prefill.push_back(AttnWork{row, q, std::min(tile, rows[i].num_new - q), rows[i].table_row});
         break;
     }
   }

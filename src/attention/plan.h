@@ -17,6 +17,7 @@ enum class RowClass : std::uint8_t { kDecode, kExtend, kPrefill };
 
 struct RowLengths {
   std::int32_t num_computed = 0, num_new = 0;
+  std::int32_t table_row = 0;  // of the block table
 };
 
 // Work lists of one step. Every query token of every row is in exactly one entry of exactly one list.

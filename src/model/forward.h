@@ -1,0 +1,60 @@
+// The forward pass of a Llama-family model, written once against ops and attention. Launches only: it may be run, or recorded and replayed.
+#pragma once
+#include <cstdint>
+
+#include "attention/backend.h"
+#include "device/device.h"
+#include "device/workspace.h"
+#include "kv/store/kv_store.h"
+#include "model/weights.h"
+
+namespace quire::model {
+
+// What a step gives the model: device pointers, valid while the launches run.
+struct StepView {
+  std::int64_t num_tokens = 0;         // padded count when recorded
+  const std::int32_t* token_ids = nullptr;
+  const std::int32_t* positions = nullptr;
+  const std::int64_t* slots = nullptr;
+  const std::int32_t* query_start = nullptr;
+  const std::int32_t* seq_lens = nullptr;
+  const std::int32_t* block_table = nullptr;
+  std::int64_t block_table_stride = 0;
+  attention::DeviceWork work;
+};
+
+// Intermediate tensors; one set serves every layer.
+struct Activations {
+  TensorView residual, hidden, qkv, q, attended, projected, gate_up, activated;  // [max_tokens, ...]
+  TensorView gathered, logits;                                                   // [logits_rows, ...]
+
+  template <class V>
+  void visit(V& v, const ModelSpec& s, std::int64_t max_tokens, std::int64_t logits_rows) {
+    const std::int64_t q_size = std::int64_t{s.num_heads} * s.head_dim, kv_size = std::int64_t{s.num_kv_heads} * s.head_dim;
+    v.tensor(residual, DType::kF32, {max_tokens, s.hidden_size});
+    v.tensor(hidden, DType::kF32, {max_tokens, s.hidden_size});
+    v.tensor(qkv, DType::kF32, {max_tokens, q_size + 2 * kv_size});
+    v.tensor(q, DType::kF32, {max_tokens, q_size});
+    v.tensor(attended, DType::kF32, {max_tokens, q_size});
+    v.tensor(projected, DType::kF32, {max_tokens, s.hidden_size});
+    v.tensor(gate_up, DType::kF32, {max_tokens, 2 * std::int64_t{s.intermediate_size}});
+    v.tensor(activated, DType::kF32, {max_tokens, s.intermediate_size});
+    v.tensor(gathered, DType::kF32, {logits_rows, s.hidden_size});
+    v.tensor(logits, DType::kF32, {logits_rows, s.vocab_size});
+  }
+};
+
+struct ForwardModel {
+  const ModelSpec& spec;
+  const Weights& weights;
+  const attention::BackendCaps& backend;
+  kv::KvStore& kv;
+  const Activations& act;
+};
+
+// All layers and the final norm: act.hidden holds the last hidden states of the step's tokens.
+void forward(device::Stream& stream, const ForwardModel& m, const StepView& step);
+// Logits of the tokens `token_rows[0, count)` (indices into the step's tokens; -1: zeros) into the first rows of act.logits.
+void logits(device::Stream& stream, const ForwardModel& m, const std::int32_t* token_rows, std::int64_t count);
+
+}  // namespace quire::model

@@ -1,0 +1,54 @@
+// A model's weights on a device, in the device's own order: one arena, sized and carved by one visitor, filled once.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "model/checkpoint.h"
+#include "model/spec.h"
+#include "ops/ops.h"
+
+namespace quire::model {
+
+struct LayerWeights {
+  const float* input_norm = nullptr;      // [hidden]
+  const float* post_norm = nullptr;       // [hidden]
+  ops::Weight qkv, o, gate_up, down;      // qkv: q rows, then k, then v; gate_up: gate rows, then up
+};
+
+// Read by others while loading runs.
+struct LoadProgress {
+  std::atomic<std::int64_t> parameters_done{0}, parameters_total{0};
+};
+
+struct WeightsOptions {
+  DType dtype = DType::kBF16;        // of matrices; norms and biases are float32
+  std::int64_t max_model_len = 0;    // rows of the rotary table
+};
+
+class Weights {
+ public:
+  // Bytes of the arena, from shapes alone.
+  [[nodiscard]] static std::size_t arena_bytes(const ModelSpec& spec, const WeightsOptions& options);
+  // Reads every parameter exactly once from `source`. Non-finite values are refused, naming tensor and index.
+  [[nodiscard]] static Result<Weights> load(device::Device& device, const ModelSpec& spec, const WeightsOptions& options, WeightSource& source, LoadProgress& progress);
+
+  [[nodiscard]] const ops::EmbeddingTable& embedding() const { return embedding_; }
+  [[nodiscard]] const ops::Weight& lm_head() const { return lm_head_; }
+  [[nodiscard]] const float* final_norm() const { return final_norm_; }
+  [[nodiscard]] const float* cos_sin() const { return cos_sin_; }  // [max_model_len, head_dim]
+  [[nodiscard]] const std::vector<LayerWeights>& layers() const { return layers_; }
+
+ private:
+  Weights() = default;
+  device::Buffer arena_;
+  ops::EmbeddingTable embedding_;
+  ops::Weight lm_head_;
+  const float* final_norm_ = nullptr;
+  const float* cos_sin_ = nullptr;
+  std::vector<LayerWeights> layers_;
+};
+
+}  // namespace quire::model

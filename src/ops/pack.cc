@@ -1,0 +1,76 @@
+#include "ops/pack.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace quire::ops {
+namespace {
+
+template <class T>
+T load_at(const std::byte* bytes, std::int64_t i) {
+  T x;
+  std::memcpy(&x, bytes + i * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+  return x;
+}
+inline float as_float(float x) { return x; }
+inline float as_float(BFloat16 x) { return to_float(x); }
+inline float as_float(Float16 x) { return to_float(x); }
+template <class T>
+T rounded(float x);
+template <>
+float rounded<float>(float x) { return x; }
+template <>
+BFloat16 rounded<BFloat16>(float x) { return to_bfloat16(x); }
+template <>
+Float16 rounded<Float16>(float x) { return to_float16(x); }
+
+// Where element (row, column) goes: panels of 64 outputs, or row-major when panel is 1.
+struct Place {
+  std::int64_t panel, k, first_row;
+  [[nodiscard]] std::int64_t at(std::int64_t row, std::int64_t column) const {
+    const std::int64_t n = first_row + row;
+    return (n / panel * k + column) * panel + n % panel;
+  }
+};
+
+template <class From, class To>
+Status convert(const RawMatrix& raw, const Place& place, To* target) {
+  for (std::int64_t r = 0; r < raw.rows; ++r) {
+    for (std::int64_t c = 0; c < raw.columns; ++c) {
+      const float x = as_float(load_at<From>(raw.bytes.data(), r * raw.columns + c));
+      const To y = rounded<To>(x);
+      if (std::isinf(as_float(y)) && !std::isinf(x))
+        return invalid(raw.name + ": value " + std::to_string(x) + " at [" + std::to_string(r) + ", " + std::to_string(c) + "] does not fit the chosen dtype", "--dtype");
+      target[place.at(r, c)] = y;
+    }
+  }
+  return {};
+}
+
+template <class To>
+Status convert_any(const RawMatrix& raw, const Place& place, To* target) {
+  QUIRE_CHECK_EQ(raw.bytes.size(), static_cast<std::size_t>(raw.rows * raw.columns) * dtype_bytes(raw.dtype)) << raw.name;
+  switch (raw.dtype) {
+    case DType::kF32: return convert<float>(raw, place, target);
+    case DType::kF16: return convert<Float16>(raw, place, target);
+    case DType::kBF16: return convert<BFloat16>(raw, place, target);
+    default: return Error{ErrorCode::kUnsupported, raw.name + ": weights of type " + dtype_name(raw.dtype) + " are not supported", {}};
+  }
+}
+
+Status convert_to(const RawMatrix& raw, WeightFormat format, const Place& place, void* target) {
+  switch (format) {
+    case WeightFormat::kF32: return convert_any(raw, place, static_cast<float*>(target));
+    case WeightFormat::kF16: return convert_any(raw, place, static_cast<Float16*>(target));
+    case WeightFormat::kBF16: return convert_any(raw, place, static_cast<BFloat16*>(target));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status pack_rows(const RawMatrix& raw, WeightFormat format, std::int64_t first_row, void* target) { return convert_to(raw, format, Place{kPanel, raw.columns, first_row}, target); }
+Status store_rows(const RawMatrix& raw, WeightFormat format, void* target) { return convert_to(raw, format, Place{1, raw.columns, 0}, target); }
+Status store_f32(const RawMatrix& raw, float* target) { return convert_any(raw, Place{1, raw.columns, 0}, target); }
+
+}  // namespace quire::ops
