@@ -22,6 +22,15 @@ struct Adjustment {
 enum class AttentionBackendChoice : std::uint8_t { kAuto, kCpuUnified, kCpuSplit };
 enum class LoadFormat : std::uint8_t { kAuto, kSafetensors, kDummy };
 
+// What --compilation-config, -O and the capture flags ask for, in vLLM's words. Which mode runs is decided against the attention
+// backend's row when graphs are set up.
+struct GraphRequest {
+  std::string mode;                             // "": none asked for; else NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FULL_AND_PIECEWISE
+  std::vector<std::int32_t> capture_sizes;      // sorted, distinct; empty: derived
+  std::optional<std::int32_t> max_capture_size; // nullopt: derived
+  std::optional<std::int32_t> num_warmups;      // nullopt: the default
+};
+
 // Model, numerics and memory.
 struct EngineSettings {
   std::string model_dir;                 // resolved folder
@@ -39,6 +48,8 @@ struct EngineSettings {
   std::int32_t num_threads = 0;          // CPU compute threads; >= 1
   SchedulerConfig scheduler;             // num_blocks is filled from kv_cache_bytes when the pool is made
   bool enforce_eager = false;
+  GraphRequest graph;
+  std::string cpu_isa = "auto";          // QUIRE_CPU_ISA: auto, or the widest instruction set that kernels may use
   std::int32_t max_logprobs = 20;        // -1: whole vocabulary
   std::int32_t max_queue = 4096;
   double request_timeout_seconds = 0;
@@ -79,6 +90,7 @@ struct HttpSettings {
   bool server_load_tracking = false;
   bool log_requests = false;
   bool log_stats = true;
+  double log_stats_interval_seconds = 10;         // VLLM_LOG_STATS_INTERVAL
   std::string root_path;
 };
 

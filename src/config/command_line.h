@@ -1,0 +1,57 @@
+// argv to one subcommand with its checked options. Spelling rules are vLLM's: underscores equal dashes, -tp and other letters
+// after one dash, -O3, dotted JSON keys, lists, --no-x, --config. Executes nothing; every problem is reported at once.
+//
+// Scanned here and not by CLI11: that library knows no multi-letter single-dash names and no dotted keys, rewrites values in
+// square brackets, and stops at the first error.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "base/result.h"
+#include "config/options.h"
+
+namespace quire::config {
+
+inline constexpr int kUsageExitCode = 2;  // for every error that this header returns
+
+struct ServeCommand {
+  Options options;
+};
+
+struct RunRequest {
+  std::string prompt;
+  bool chat = false;
+  std::int64_t max_tokens = 128;
+  std::optional<double> temperature, top_p;
+  std::optional<std::int64_t> top_k, seed;
+};
+
+struct RunCommand {
+  Options options;
+  RunRequest request;
+};
+
+struct VersionCommand {
+  bool json = false;
+};
+
+struct HelpCommand {
+  std::string text;  // for standard output
+};
+
+// Hidden: writes FLAGS.md and ENV.md into `folder`.
+struct FlagsDocCommand {
+  std::string folder = "docs";
+};
+
+using Command = std::variant<ServeCommand, RunCommand, VersionCommand, HelpCommand, FlagsDocCommand>;
+
+// `arguments` without the program's name. An error's message lists every problem, each naming its flag.
+[[nodiscard]] Result<Command> parse_command_line(std::span<const std::string> arguments);
+[[nodiscard]] Result<Command> parse_command_line(int argc, const char* const* argv);
+
+}  // namespace quire::config

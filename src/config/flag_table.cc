@@ -1,0 +1,85 @@
+#include "config/flag_table.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+
+#include "base/check.h"
+
+namespace quire::config {
+namespace {
+
+struct Index {
+  std::vector<const FlagRow*> rows;
+  std::map<std::string_view, const FlagRow*> by_name;              // "port"
+  std::map<std::string_view, FlagMatch> by_spelling;               // "--port", "--no-x", "-tp"
+  std::deque<std::string> owned;                                   // spellings made here
+  std::vector<std::string_view> spellings;
+
+  void add_spelling(std::string_view spelling, FlagMatch match) {
+    const bool fresh = by_spelling.emplace(spelling, match).second;
+    QUIRE_CHECK(fresh) << "flag spelled twice: " << std::string(spelling);
+    spellings.push_back(spelling);
+  }
+  void add(const FlagRow& row) {
+    rows.push_back(&row);
+    by_name.emplace(row.name, &row);
+    add_spelling(owned.emplace_back("--" + std::string(row.name)), {&row, false});
+    if (row.kind == ValueKind::kBool) add_spelling(owned.emplace_back("--no-" + std::string(row.name)), {&row, true});
+    for (std::string_view alias : split_words(row.aliases, ' ')) {
+      add_spelling(alias, {&row, false});
+      if (row.kind == ValueKind::kBool && alias.starts_with("--")) add_spelling(owned.emplace_back("--no-" + std::string(alias.substr(2))), {&row, true});
+    }
+  }
+  Index() {
+    for (const FlagRow& row : engine_flag_rows()) add(row);
+    for (const FlagRow& row : parallel_flag_rows()) add(row);
+    for (const FlagRow& row : server_flag_rows()) add(row);
+    std::stable_sort(rows.begin(), rows.end(), [](const FlagRow* a, const FlagRow* b) { return a->group < b->group; });
+  }
+};
+
+const Index& index() {
+  static const Index kIndex;
+  return kIndex;
+}
+
+}  // namespace
+
+std::string_view flag_group_title(FlagGroup group) {
+  static constexpr std::string_view kTitles[kNumFlagGroups] = {
+      "Model and checkpoint", "Numerics",     "Memory",        "Scheduler", "Attention, compilation and graphs", "Parallelism and placement", "Sampling defaults",
+      "API",                  "HTTP server",  "Logs and metrics", "Extensions", "One prompt (quire run)",          "Program"};
+  return kTitles[static_cast<int>(group)];
+}
+
+std::span<const FlagRow* const> flag_table() { return index().rows; }
+
+const FlagRow& flag(std::string_view name) {
+  const auto found = index().by_name.find(name);
+  QUIRE_CHECK(found != index().by_name.end()) << "no flag named " << std::string(name);
+  return *found->second;
+}
+
+FlagMatch match_flag(std::string_view spelling) {
+  std::string normal(spelling);
+  std::replace(normal.begin(), normal.end(), '_', '-');
+  const auto found = index().by_spelling.find(normal);
+  return found == index().by_spelling.end() ? FlagMatch{} : found->second;
+}
+
+const std::vector<std::string_view>& flag_spellings() { return index().spellings; }
+
+std::vector<std::string_view> split_words(std::string_view text, char separator) {
+  std::vector<std::string_view> words;
+  while (!text.empty()) {
+    const std::size_t end = text.find(separator);
+    const std::string_view word = text.substr(0, end);
+    if (!word.empty()) words.push_back(word);
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return words;
+}
+
+}  // namespace quire::config

@@ -1,0 +1,76 @@
+// The one declaration of every flag of `quire serve` and `quire run`: spelling, values, default, help and fate. Parsing, help,
+// docs/FLAGS.md, --config files and the start-up warnings all read this table; a flag that is not here does not exist.
+// Knows no model and no machine.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace quire::config {
+
+enum class ValueKind : std::uint8_t {
+  kBool,          // --x and --no-x
+  kInt,           // integer, human-readable forms allowed: 1k = 1000, 1K = 1024, 25.6k
+  kFloat,         // finite decimal number
+  kText,          // any string
+  kChoice,        // one of `allowed`, separated by '|'
+  kJson,          // JSON object: one string, or dotted keys (--x.a.b v); several uses merge
+  kTextList,      // one or more strings
+  kIntList,       // one or more integers
+  kJsonTextList,  // JSON list of strings ('["a","b"]'), or the strings themselves
+};
+
+enum class Fate : std::uint8_t {
+  kHonoured,  // does what it says
+  kNoEffect,  // accepted; one warning says why and what replaced it (`fate_text`)
+  kNotBuilt,  // refused unless the value asks for nothing; `fate_text` names the feature
+};
+
+enum class FlagGroup : std::uint8_t { kModel, kNumerics, kMemory, kScheduler, kAttention, kParallel, kSampling, kApi, kHttp, kLogging, kExtensions, kRun, kProgram };
+inline constexpr int kNumFlagGroups = 13;
+[[nodiscard]] std::string_view flag_group_title(FlagGroup group);
+
+enum class Audience : std::uint8_t { kServeAndRun, kServe, kRun };  // which subcommand takes the flag
+
+struct FlagRow {
+  std::string_view name;           // canonical, without dashes: "max-model-len"
+  std::string_view aliases = {};   // other spellings with their dashes, separated by spaces: "-tp --tp-size"
+  ValueKind kind = ValueKind::kText;
+  std::string_view fallback = {};  // default as text; typed getters read it when it is a value of `kind`
+  std::string_view allowed = {};   // kChoice: "a|b"; kInt, kFloat, kIntList: inclusive range "lo..hi", either end may be missing
+  std::string_view words = {};     // words that kInt takes besides numbers: "auto|-1"
+  std::string_view unbuilt = {};   // known values whose feature is not built yet (kHonoured rows)
+  std::string_view neutral = {};   // kNotBuilt: values that ask for nothing, besides the default
+  std::string_view help = {};
+  FlagGroup group = FlagGroup::kProgram;
+  Fate fate = Fate::kHonoured;
+  std::string_view fate_text = {};
+  Audience audience = Audience::kServeAndRun;
+  bool accumulates = false;        // each use adds values; otherwise the last use stands
+  bool secret = false;             // value never printed
+};
+
+// Every row, in the order of help and documents.
+[[nodiscard]] std::span<const FlagRow* const> flag_table();
+// The row of a canonical name ("port"); own code must ask for existing names (QUIRE_CHECK).
+[[nodiscard]] const FlagRow& flag(std::string_view name);
+
+// How a user wrote a flag: "--Max_Model_Len" is not found (case counts), "--max_model_len" is; "--no-x" finds a kBool row `x`.
+struct FlagMatch {
+  const FlagRow* row = nullptr;  // nullptr: no such flag
+  bool negated = false;
+};
+[[nodiscard]] FlagMatch match_flag(std::string_view spelling);
+// Every accepted spelling with its dashes, for nearest-name messages.
+[[nodiscard]] const std::vector<std::string_view>& flag_spellings();
+// "a|b|c" -> {"a","b","c"}; empty text gives an empty list.
+[[nodiscard]] std::vector<std::string_view> split_words(std::string_view text, char separator = '|');
+
+// The parts of the table (flag_rows_*.cc).
+[[nodiscard]] std::span<const FlagRow> engine_flag_rows();
+[[nodiscard]] std::span<const FlagRow> parallel_flag_rows();
+[[nodiscard]] std::span<const FlagRow> server_flag_rows();
+
+}  // namespace quire::config

@@ -1,0 +1,201 @@
+#include "config/help.h"
+
+#include <fstream>
+#include <vector>
+
+#include "config/compilation.h"
+#include "config/environment.h"
+#include "config/values.h"
+
+namespace quire::config {
+namespace {
+
+constexpr std::size_t kWidth = 100;
+constexpr std::size_t kColumn = 32;  // where descriptions start
+
+// Words of `text` in lines of at most `kWidth`, each starting at `kColumn`; the first line continues `out`.
+void wrap(std::string& out, std::size_t column, std::string_view text) {
+  if (column + 1 > kColumn) {
+    out += '\n';
+    column = 0;
+  }
+  out.append(kColumn - column, ' ');
+  column = kColumn;
+  for (std::string_view word : split_words(text, ' ')) {
+    if (column > kColumn && column + 1 + word.size() > kWidth) {
+      out += '\n';
+      out.append(kColumn, ' ');
+      column = kColumn;
+    }
+    if (column > kColumn) { out += ' '; ++column; }
+    out += word;
+    column += word.size();
+  }
+  out += '\n';
+}
+
+std::string_view value_word(const FlagRow& row) {
+  switch (row.kind) {
+    case ValueKind::kBool: return "";
+    case ValueKind::kInt: return " N";
+    case ValueKind::kFloat: return " X";
+    case ValueKind::kJson: return " JSON";
+    case ValueKind::kIntList: return " N...";
+    case ValueKind::kTextList: case ValueKind::kJsonTextList: return " TEXT...";
+    case ValueKind::kChoice: return " WORD";
+    case ValueKind::kText: return " TEXT";
+  }
+  return "";
+}
+
+std::string spellings(const FlagRow& row) {
+  std::string out = (row.kind == ValueKind::kBool && row.name != "help" ? "--[no-]" : "--") + std::string(row.name);
+  for (std::string_view alias : split_words(row.aliases, ' ')) out += ", " + std::string(alias);
+  if (row.name == "compilation-config") out += ", -O";
+  return out + std::string(value_word(row));
+}
+
+// "auto, float32": the values that can be used now.
+std::string usable_values(const FlagRow& row) {
+  std::string out;
+  for (std::string_view word : split_words(row.allowed)) {
+    if (!is_word(row.unbuilt, word)) out += (out.empty() ? "" : ", ") + std::string(word);
+  }
+  return out;
+}
+
+bool has_range(const FlagRow& row) { return row.kind == ValueKind::kInt || row.kind == ValueKind::kIntList || row.kind == ValueKind::kFloat; }
+
+std::string description(const FlagRow& row) {
+  std::string out(row.help);
+  if (row.fate == Fate::kNoEffect) return out + " [no effect: " + std::string(row.fate_text) + "]";
+  if (row.fate == Fate::kNotBuilt) return out + " [not built yet: " + std::string(row.fate_text) + "]";
+  std::string facts;
+  if (has_range(row)) facts = allowed_text(row);
+  else if (!row.allowed.empty()) facts = usable_values(row);
+  if (!row.fallback.empty() && row.name != "help") facts += (facts.empty() ? "default " : "; default ") + std::string(row.fallback);
+  return facts.empty() ? out : out + " (" + facts + ")";
+}
+
+bool belongs(const FlagRow& row, Audience command) { return row.audience == Audience::kServeAndRun || row.audience == command; }
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+std::string values_cell(const FlagRow& row) {
+  if (row.kind == ValueKind::kBool) return "";
+  return has_range(row) || row.allowed.empty() ? allowed_text(row) : usable_values(row);
+}
+
+std::string fate_cell(const FlagRow& row) {
+  if (row.fate == Fate::kNoEffect) return "no effect: " + std::string(row.fate_text);
+  if (row.fate == Fate::kNotBuilt) return "not built yet: " + std::string(row.fate_text);
+  if (row.unbuilt.empty()) return "";
+  std::string later;
+  for (std::string_view word : split_words(row.unbuilt)) later += (later.empty() ? "" : ", ") + std::string(word);
+  return later + ": not built yet";
+}
+
+std::string audience_text(Audience audience) {
+  switch (audience) {
+    case Audience::kServe: return "serve";
+    case Audience::kRun: return "run";
+    case Audience::kServeAndRun: return "both";
+  }
+  return "";
+}
+
+Status write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file) return Error{ErrorCode::kIo, path + ": cannot be written", path};
+  return {};
+}
+
+}  // namespace
+
+std::string program_help() {
+  return "quire: LLM inference and an OpenAI-compatible server\n"
+         "\n"
+         "  quire serve MODEL [flags]               serve MODEL over HTTP (port 8000)\n"
+         "  quire run MODEL --prompt TEXT [flags]   answer one prompt and stop\n"
+         "  quire --version [--json]                version\n"
+         "  quire serve --help, quire run --help    every flag\n"
+         "\n"
+         "MODEL is a folder in Hugging Face form, or a hub id (org/name) that the local Hugging Face cache holds.\n"
+         "Flag names, defaults and --config files are those of `vllm serve`.\n";
+}
+
+std::string command_help(Audience command) {
+  std::string out = command == Audience::kRun ? "quire run MODEL --prompt TEXT [flags]\n" : "quire serve MODEL [flags]\n";
+  out += "\nUnderscores in names equal dashes. Integers may end in k, m, g (1000) or K, M, G (1024).\n"
+         "JSON flags take one string or dotted keys (--compilation-config.cudagraph_mode NONE).\n";
+  for (int group = 0; group < kNumFlagGroups; ++group) {
+    bool titled = false;
+    for (const FlagRow* row : flag_table()) {
+      if (static_cast<int>(row->group) != group || !belongs(*row, command)) continue;
+      if (!titled) out += "\n" + std::string(flag_group_title(row->group)) + ":\n";
+      titled = true;
+      const std::string left = "  " + spellings(*row);
+      out += left;
+      wrap(out, left.size(), description(*row));
+    }
+  }
+  return out;
+}
+
+std::string flags_markdown() {
+  std::string out =
+      "# Flags of `quire serve` and `quire run`\n\n"
+      "Made by `quire flags-doc` from the flag table (`src/config/flag_rows_*.cc`); a test fails when this page is stale.\n\n"
+      "Spelling: underscores equal dashes; every switch has `--x` and `--no-x`; integers may end in `k`, `m`, `g` (powers of 1000; `25.6k` = 25600)\n"
+      "or `K`, `M`, `G` (powers of 1024); JSON flags take one string or dotted keys (`--compilation-config.cudagraph_mode NONE`; a key that ends in `+`\n"
+      "appends a comma-separated list). `--config file.yaml` holds the same names as `key: value`; the command line wins. Unknown flags, keys and values are errors\n"
+      "(exit code 2) that name the nearest valid one. A flag without effect is answered by one warning; a flag whose feature is not built yet is refused,\n"
+      "unless its value asks for nothing.\n";
+  for (int group = 0; group < kNumFlagGroups; ++group) {
+    out += "\n## " + std::string(flag_group_title(static_cast<FlagGroup>(group))) + "\n\n| flag | of | values | default | meaning | remarks |\n|---|---|---|---|---|---|\n";
+    for (const FlagRow* row : flag_table()) {
+      if (static_cast<int>(row->group) != group) continue;
+      out += "| `" + spellings(*row) + "` | " + audience_text(row->audience) + " | " + escaped(values_cell(*row)) + " | " + escaped(row->fallback) + " | " + escaped(row->help) + " | " + escaped(fate_cell(*row)) + " |\n";
+    }
+  }
+  out += "\n## Keys of `--compilation-config`\n\n| key | meaning |\n|---|---|\n";
+  for (const CompilationKey& key : compilation_keys()) {
+    out += "| `" + std::string(key.name) + "` | " + (key.fate == Fate::kNoEffect ? "no effect: " : "") + std::string(key.text) + " |\n";
+  }
+  out += "\nGraphs on a CPU are not built yet: modes other than `NONE` are refused.\n";
+  return out;
+}
+
+std::string env_markdown() {
+  std::string out =
+      "# Environment variables\n\n"
+      "Made by `quire flags-doc` from the registry (`src/config/env_rows.cc`); a test fails when this page is stale.\n\n"
+      "An unknown `QUIRE_*` variable is an error that names the nearest valid one; an unknown `VLLM_*` variable is a warning (Kubernetes injects some).\n"
+      "A bad value is an error. Switches take 1, true, yes, on / 0, false, no, off. A flag wins over a variable.\n\n"
+      "| variable | values | default | meaning |\n|---|---|---|---|\n";
+  for (const EnvRow& row : env_table()) {
+    const bool honoured = row.fate == EnvFate::kHonoured;
+    const FlagRow shape{.name = row.name, .kind = row.kind, .allowed = row.allowed};
+    std::string text(row.text);
+    if (row.fate == EnvFate::kReplaced) text = "no effect, one warning: " + text;
+    if (row.fate == EnvFate::kIgnored) text = "ignored, told at start: " + text;
+    out += "| `" + std::string(row.name) + "` | " + (honoured ? escaped(allowed_text(shape)) : "") + " | " + std::string(row.fallback) + " | " + escaped(text) + " |\n";
+  }
+  return out;
+}
+
+Status write_docs(const std::string& folder) {
+  QUIRE_RETURN_IF_ERROR(write_file(folder + "/FLAGS.md", flags_markdown()));
+  return write_file(folder + "/ENV.md", env_markdown());
+}
+
+}  // namespace quire::config

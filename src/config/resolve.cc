@@ -1,0 +1,93 @@
+#include "config/resolve.h"
+
+#include <algorithm>
+
+#include "config/compilation.h"
+#include "config/resolve_parts.h"
+#include "model/checkpoint.h"
+
+namespace quire::config {
+namespace {
+
+using Severity = Adjustment::Severity;
+
+void resolve_dtypes(Resolution& r) {
+  const Options& options = r.in.options;
+  const DType checkpoint = r.in.model.dtype;
+  EngineSettings& engine = r.out.engine;
+  engine.dtype = parse_dtype(options.text("dtype")).value_or(checkpoint);
+  if (engine.dtype != checkpoint) {
+    r.note(Severity::kInfo, "--dtype", std::string("weights are converted from ") + dtype_name(checkpoint) + " to " + dtype_name(engine.dtype));
+  } else if (options.text("dtype") == "auto" && checkpoint == DType::kF32) {
+    r.note(Severity::kInfo, "--dtype", "auto: a float32 checkpoint stays float32 on a CPU (a GPU would take 16 bit)");
+  }
+  engine.kv_dtype = parse_dtype(options.text("kv-cache-dtype")).value_or(engine.dtype);
+}
+
+void resolve_engine(Resolution& r) {
+  const Options& options = r.in.options;
+  EngineSettings& engine = r.out.engine;
+  engine.model_arg = options.model();
+  engine.model_dir = r.in.folders.model_dir;
+  engine.tokenizer_dir = r.in.folders.tokenizer_dir;
+  const std::string format = options.text("load-format");
+  engine.load_format = format == "dummy" ? LoadFormat::kDummy : format == "safetensors" ? LoadFormat::kSafetensors : LoadFormat::kAuto;
+  engine.relaxed = options.list("relaxed");
+  engine.relaxed_unused_tensors = std::find(engine.relaxed.begin(), engine.relaxed.end(), "unused-tensors") != engine.relaxed.end();
+  for (const std::string& name : engine.relaxed) r.note(Severity::kWarning, "--relaxed", name + ": a refusal of this name becomes a warning");
+  engine.seed = static_cast<std::uint64_t>(options.integer("seed").value_or(0));
+  engine.attention_backend = attention_choice(options, r.out.adjustments, r.problems);
+  engine.graph = graph_request(options, r.out.adjustments, r.problems);
+  engine.enforce_eager = options.boolean("enforce-eager");
+  engine.cpu_isa = r.in.environment.cpu_isa;
+  engine.max_logprobs = static_cast<std::int32_t>(options.integer("max-logprobs").value_or(20));
+  engine.max_queue = static_cast<std::int32_t>(options.integer("max-queue").value_or(4096));
+  engine.request_timeout_seconds = options.number("request-timeout").value_or(0);
+  const auto threads = options.integer("num-threads");
+  engine.num_threads = threads ? static_cast<std::int32_t>(*threads) : r.in.environment.num_threads.value_or(std::max(r.in.machine.num_cores, 1));
+  if (engine.num_threads > r.in.machine.num_cores) {
+    r.note(Severity::kWarning, "--num-threads", std::to_string(engine.num_threads) + " threads on " + std::to_string(r.in.machine.num_cores) + " cores");
+  }
+}
+
+}  // namespace
+
+Result<ModelFolders> locate_model(const Options& options) {
+  Problems problems;
+  ModelFolders folders;
+  auto model_dir = model::resolve_model_dir(options.model(), options.text("revision"));
+  if (model_dir.ok()) folders.model_dir = model_dir.value();
+  else problems.add(Error{model_dir.error().code, "MODEL: " + model_dir.error().message, "MODEL"});
+  folders.tokenizer_dir = folders.model_dir;
+  if (const auto tokenizer = options.given_text("tokenizer")) {
+    auto dir = model::resolve_model_dir(*tokenizer, options.text("tokenizer-revision"));
+    if (dir.ok()) folders.tokenizer_dir = dir.value();
+    else problems.add(Error{dir.error().code, "--tokenizer: " + dir.error().message, "--tokenizer"});
+  }
+  const std::string source = options.text("generation-config");
+  if (source == "auto") {
+    folders.generation_config_dir = folders.model_dir;
+  } else if (source != "vllm") {
+    auto dir = model::resolve_model_dir(source, "main");
+    if (dir.ok()) folders.generation_config_dir = dir.value();
+    else problems.add(Error{dir.error().code, "--generation-config: must be auto, vllm or a folder: " + dir.error().message, "--generation-config"});
+  }
+  if (!problems.empty()) return problems.to_error();
+  return folders;
+}
+
+Result<ResolvedConfig> resolve(const ResolveInputs& inputs) {
+  Resolution r{.in = inputs, .out = {}, .problems = {}};
+  r.out.model = inputs.model;
+  r.out.adjustments = inputs.environment.notes;
+  r.out.adjustments.insert(r.out.adjustments.end(), inputs.options.notes().begin(), inputs.options.notes().end());
+  resolve_dtypes(r);
+  resolve_engine(r);
+  resolve_capacity(r);
+  resolve_service(r);
+  r.out.non_default_args = inputs.options.given_args();
+  if (!r.problems.empty()) return r.problems.to_error();
+  return std::move(r.out);
+}
+
+}  // namespace quire::config

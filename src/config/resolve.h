@@ -1,0 +1,47 @@
+// Options + environment + model + machine -> ResolvedConfig, once. A pure function: reads no file except a --chat-template,
+// starts nothing. Every difference between what was asked and what runs becomes an Adjustment.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "config/environment.h"
+#include "config/machine.h"
+#include "config/options.h"
+#include "config/resolved.h"
+#include "model/spec.h"
+
+namespace quire::config {
+
+// Where the model's files are.
+struct ModelFolders {
+  std::string model_dir;
+  std::string tokenizer_dir;
+  std::optional<std::string> generation_config_dir;  // nullopt: --generation-config vllm, no defaults
+};
+
+// MODEL, --revision, --tokenizer, --tokenizer-revision and --generation-config to local folders.
+[[nodiscard]] Result<ModelFolders> locate_model(const Options& options);
+
+struct TokenizerFacts {
+  std::int64_t model_max_length = 0;  // 0: the tokenizer states none
+};
+
+struct ResolveInputs {
+  const Options& options;
+  const Environment& environment;
+  const ModelFolders& folders;
+  const model::ModelSpec& model;
+  const model::GenerationDefaults& generation;  // of generation_config_dir; empty when that is nullopt
+  TokenizerFacts tokenizer;
+  MachineFacts machine;
+};
+
+// An error's message lists every problem, each naming its flag.
+[[nodiscard]] Result<ResolvedConfig> resolve(const ResolveInputs& inputs);
+
+// Bytes of K and V of one block over all layers; nullopt: more than 2^63.
+[[nodiscard]] std::optional<std::int64_t> kv_block_bytes(const model::ModelSpec& model, DType kv_dtype, std::int32_t block_size);
+
+}  // namespace quire::config

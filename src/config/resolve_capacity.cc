@@ -1,0 +1,161 @@
+#include "config/resolve_parts.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/checked.h"
+
+namespace quire::config {
+namespace {
+
+using Severity = Adjustment::Severity;
+constexpr std::int64_t kGib = std::int64_t{1} << 30;
+constexpr std::int64_t kMaxBlocks = INT32_MAX;
+
+std::string gib(std::int64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3f GiB", static_cast<double>(bytes) / static_cast<double>(kGib));
+  return text;
+}
+
+void resolve_block_size(Resolution& r) {
+  const auto size = r.in.options.integer("block-size").value_or(16);
+  if (size % 16 != 0) {
+    const std::int64_t near = std::max<std::int64_t>(16, (size + 8) / 16 * 16);
+    r.problems.add("--block-size", r.in.options.spelling("block-size") + " " + std::to_string(size) + ": must be a multiple of 16 (nearest: " + std::to_string(near) + ")");
+    return;
+  }
+  r.out.engine.scheduler.block_size = static_cast<std::int32_t>(size);
+}
+
+// The length asked for, or the model's own; 0: `auto`, to be fitted to the pool.
+std::int64_t asked_length(Resolution& r) {
+  const std::int64_t derived = model::derived_max_model_len(r.in.model, r.in.tokenizer.model_max_length);
+  if (!r.in.options.given("max-model-len")) return derived;
+  const auto asked = r.in.options.integer("max-model-len");
+  if (!asked) return 0;
+  if (*asked <= derived) return *asked;
+  const std::string flag = r.in.options.spelling("max-model-len");
+  if (r.in.environment.allow_long_max_model_len) {
+    r.note(Severity::kWarning, flag, std::to_string(*asked) + " is above the model's " + std::to_string(derived) + " tokens; VLLM_ALLOW_LONG_MAX_MODEL_LEN allows it; answers beyond may be wrong");
+    return *asked;
+  }
+  r.problems.add("--max-model-len", flag + " " + std::to_string(*asked) + ": the model's configuration allows at most " + std::to_string(derived) +
+                                        " tokens; VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 overrides this at the risk of wrong answers");
+  return derived;
+}
+
+std::int64_t pool_bytes(Resolution& r) {
+  const MachineFacts& machine = r.in.machine;
+  if (const auto bytes = r.in.options.integer("kv-cache-memory-bytes")) {
+    if (machine.total_memory_bytes > 0 && *bytes > machine.total_memory_bytes) {
+      r.problems.add("--kv-cache-memory-bytes", r.in.options.spelling("kv-cache-memory-bytes") + " " + std::to_string(*bytes) + ": the machine has " + std::to_string(machine.total_memory_bytes) + " bytes of memory");
+    } else if (machine.free_memory_bytes > 0 && *bytes > machine.free_memory_bytes) {
+      r.note(Severity::kWarning, "--kv-cache-memory-bytes", gib(*bytes) + " is more than the " + gib(machine.free_memory_bytes) + " that are free now");
+    }
+    return *bytes;
+  }
+  if (const auto space = r.in.environment.kv_cache_gib) return *space * kGib;
+  return std::min(machine.free_memory_bytes / 4, 4 * kGib);
+}
+
+// Blocks in the pool, after --num-gpu-blocks-override; `bytes` is changed to what these blocks take.
+std::int64_t pool_blocks(Resolution& r, std::int64_t block_bytes, std::int64_t& bytes) {
+  std::int64_t blocks = std::min(bytes / block_bytes, kMaxBlocks);
+  if (const auto forced = r.in.options.integer("num-gpu-blocks-override")) {
+    const auto forced_bytes = checked_mul(*forced, block_bytes);
+    if (!forced_bytes) {
+      r.problems.add("--num-gpu-blocks-override", r.in.options.spelling("num-gpu-blocks-override") + " " + std::to_string(*forced) + ": the pool's size overflows");
+      return blocks;
+    }
+    r.note(Severity::kInfo, "--num-gpu-blocks-override", std::to_string(*forced) + " KV blocks instead of " + std::to_string(blocks));
+    r.out.engine.num_blocks_override = static_cast<std::int32_t>(*forced);
+    bytes = *forced_bytes;
+    blocks = *forced;
+  }
+  return blocks;
+}
+
+void resolve_length_and_pool(Resolution& r) {
+  SchedulerConfig& scheduler = r.out.engine.scheduler;
+  const auto block_bytes = kv_block_bytes(r.in.model, r.out.engine.kv_dtype, scheduler.block_size);
+  if (!block_bytes) return r.problems.add("--block-size", "one KV block of this model would not fit into 2^63 bytes");
+  std::int64_t length = asked_length(r);
+  std::int64_t bytes = pool_bytes(r);
+  const std::int64_t blocks = pool_blocks(r, *block_bytes, bytes);
+  const std::int64_t feasible = blocks * scheduler.block_size;
+  const bool fitted = length == 0;
+  if (fitted) length = std::min(model::derived_max_model_len(r.in.model, r.in.tokenizer.model_max_length), feasible);
+  const std::int64_t needed_blocks = ceil_div<std::int64_t>(std::max<std::int64_t>(length, 2), scheduler.block_size);
+  if (needed_blocks > blocks) {
+    const auto needed = checked_mul(needed_blocks, *block_bytes);
+    std::string message = "KV pool too small: one request of " + std::to_string(std::max<std::int64_t>(length, 2)) + " tokens (--max-model-len) needs " + (needed ? gib(*needed) : "more than 2^63 bytes") +
+                          ", available " + gib(bytes) + "; ";
+    message += feasible >= 2 ? "the estimated feasible --max-model-len is " + std::to_string(feasible) + " (or auto); " : "";
+    r.problems.add(Error{ErrorCode::kResourceExhausted, message + "or raise --kv-cache-memory-bytes", "--kv-cache-memory-bytes"});
+    return;
+  }
+  if (length > INT32_MAX) return r.problems.add("--max-model-len", "--max-model-len " + std::to_string(length) + ": must be at most 2147483647");
+  if (fitted) r.note(Severity::kInfo, "--max-model-len", "auto: " + std::to_string(length) + " tokens");
+  scheduler.max_model_len = static_cast<std::int32_t>(length);
+  scheduler.num_blocks = static_cast<std::int32_t>(blocks);
+  r.out.engine.kv_cache_bytes = bytes;
+}
+
+// vLLM's defaults and validations of the two step limits.
+void resolve_budget(Resolution& r) {
+  const Options& options = r.in.options;
+  SchedulerConfig& scheduler = r.out.engine.scheduler;
+  std::int64_t tokens = options.integer("max-num-batched-tokens").value_or(2048);
+  std::int64_t seqs = options.integer("max-num-seqs").value_or(256);
+  const bool tokens_given = options.given("max-num-batched-tokens"), seqs_given = options.given("max-num-seqs");
+  const std::int64_t length = scheduler.max_model_len;
+  const std::int64_t most_useful = seqs * length;
+  if (!tokens_given) {
+    tokens = std::max(std::min(tokens, most_useful), seqs);
+    if (!scheduler.enable_chunked_prefill) tokens = std::max(tokens, length);
+    if (tokens != 2048) r.note(Severity::kInfo, "--max-num-batched-tokens", std::to_string(tokens) + " instead of 2048, to suit --max-num-seqs and --max-model-len");
+  } else if (!seqs_given && tokens < seqs) {
+    r.note(Severity::kInfo, "--max-num-seqs", std::to_string(tokens) + " instead of " + std::to_string(seqs) + ": no more than --max-num-batched-tokens");
+    seqs = tokens;
+  }
+  const std::string flag = options.spelling("max-num-batched-tokens") + " " + std::to_string(tokens);
+  if (tokens < seqs) r.problems.add("--max-num-batched-tokens", flag + ": must be at least --max-num-seqs (" + std::to_string(seqs) + ")");
+  if (!scheduler.enable_chunked_prefill && tokens < length) {
+    r.problems.add("--max-num-batched-tokens", flag + ": with --no-enable-chunked-prefill it must be at least --max-model-len (" + std::to_string(length) + "), or longer prompts could never run");
+  }
+  if (tokens > seqs * length) {
+    r.note(Severity::kWarning, "--max-num-batched-tokens", std::to_string(tokens) + " is more than --max-num-seqs times --max-model-len (" + std::to_string(seqs * length) + "); a step never holds that many");
+  }
+  scheduler.max_num_batched_tokens = static_cast<std::int32_t>(tokens);
+  scheduler.max_num_seqs = static_cast<std::int32_t>(seqs);
+}
+
+}  // namespace
+
+std::optional<std::int64_t> kv_block_bytes(const model::ModelSpec& model, DType kv_dtype, std::int32_t block_size) {
+  std::optional<std::int64_t> bytes = 2 * static_cast<std::int64_t>(dtype_bytes(kv_dtype));
+  for (const std::int64_t factor : {model.num_layers, model.num_kv_heads, model.head_dim, block_size}) {
+    if (bytes) bytes = checked_mul(*bytes, std::max<std::int64_t>(factor, 1));
+  }
+  return bytes;
+}
+
+void resolve_capacity(Resolution& r) {
+  const Options& options = r.in.options;
+  SchedulerConfig& scheduler = r.out.engine.scheduler;
+  resolve_block_size(r);
+  scheduler.enable_chunked_prefill = options.boolean("enable-chunked-prefill");
+  scheduler.enable_prefix_caching = options.boolean("enable-prefix-caching");
+  scheduler.policy = options.text("scheduling-policy") == "priority" ? SchedulingPolicy::kPriority : SchedulingPolicy::kFcfs;
+  scheduler.depth = options.boolean("async-scheduling") ? 2 : 1;
+  resolve_length_and_pool(r);
+  resolve_budget(r);
+  const auto threshold = options.integer("long-prefill-token-threshold").value_or(0);
+  if (threshold > scheduler.max_model_len) {
+    r.problems.add("--long-prefill-token-threshold", options.spelling("long-prefill-token-threshold") + " " + std::to_string(threshold) + ": must be at most --max-model-len (" + std::to_string(scheduler.max_model_len) + ")");
+  }
+  scheduler.long_prefill_token_threshold = static_cast<std::int32_t>(threshold);
+}
+
+}  // namespace quire::config

@@ -1,0 +1,141 @@
+#include <algorithm>
+#include <boost/json/serialize.hpp>
+
+#include "base/files.h"
+#include "base/suggest.h"
+#include "config/resolve_parts.h"
+
+namespace quire::config {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::size_t kMaxTemplateBytes = 4u << 20;
+constexpr std::string_view kGenerationKeys[] = {"temperature", "top_p", "min_p", "repetition_penalty", "top_k", "max_new_tokens", "max_tokens", "eos_token_id"};
+
+class GenerationOverride {
+ public:
+  explicit GenerationOverride(Resolution& r) : r_(r), flag_(r.in.options.spelling("override-generation-config")) {}
+  void apply(const json::object& changes) {
+    model::GenerationDefaults& d = r_.out.api.defaults;
+    for (const auto& [key, value] : changes) {
+      if (key == "temperature") number(key, value, 0, 1e6, d.temperature);
+      else if (key == "top_p") number(key, value, 0, 1, d.top_p);
+      else if (key == "min_p") number(key, value, 0, 1, d.min_p);
+      else if (key == "repetition_penalty") number(key, value, 1e-6, 1e6, d.repetition_penalty);
+      else if (key == "top_k") integer(key, value, -1, d.top_k);
+      else if (key == "max_new_tokens" || key == "max_tokens") integer(key, value, 1, d.max_new_tokens);
+      else if (key == "eos_token_id") end_tokens(value);
+      else r_.problems.add("--override-generation-config", flag_ + ": unknown key '" + std::string(key) + "'" + did_you_mean(key, kGenerationKeys));
+    }
+  }
+
+ private:
+  void wrong(std::string_view key, const json::value& value, const std::string& want) {
+    r_.problems.add("--override-generation-config", flag_ + " key " + std::string(key) + ": " + quoted(json::serialize(value)) + " must be " + want);
+  }
+  void number(std::string_view key, const json::value& value, double lo, double hi, std::optional<double>& out) {
+    if (value.is_null()) { out.reset(); return; }
+    const double x = value.is_double() ? value.get_double() : value.is_int64() ? static_cast<double>(value.get_int64()) : lo - 1;
+    if (!(x >= lo && x <= hi)) return wrong(key, value, "a number in range");
+    out = x;
+  }
+  void integer(std::string_view key, const json::value& value, std::int64_t lo, std::optional<std::int64_t>& out) {
+    if (value.is_null()) { out.reset(); return; }
+    if (!value.is_int64() || value.get_int64() < lo || value.get_int64() > INT32_MAX) return wrong(key, value, "an integer of at least " + std::to_string(lo));
+    out = value.get_int64();
+  }
+  void end_tokens(const json::value& value) {
+    const json::array list = value.is_array() ? value.get_array() : json::array{value};
+    std::vector<TokenId> ids;
+    for (const auto& item : list) {
+      if (!item.is_int64() || item.get_int64() < 0 || item.get_int64() >= r_.in.model.vocab_size) return wrong("eos_token_id", item, "a token id below " + std::to_string(r_.in.model.vocab_size));
+      ids.push_back(static_cast<TokenId>(item.get_int64()));
+    }
+    r_.out.api.defaults.eos_token_ids = std::move(ids);
+  }
+
+  Resolution& r_;
+  std::string flag_;
+};
+
+// A template is text when it holds template marks or line breaks, else the name of a file.
+void resolve_template(Resolution& r) {
+  const auto given = r.in.options.given_text("chat-template");
+  if (!given) return;
+  if (given->find("{{") != std::string::npos || given->find("{%") != std::string::npos || given->find('\n') != std::string::npos) {
+    r.out.api.chat_template_text = *given;
+    return;
+  }
+  auto text = read_file(*given, kMaxTemplateBytes);
+  if (!text.ok()) {
+    r.problems.add("--chat-template", r.in.options.spelling("chat-template") + " " + quoted(*given) + ": is no template text and cannot be read as a file: " + text.error().message);
+    return;
+  }
+  r.out.api.chat_template_text = std::move(text).value();
+}
+
+void resolve_api(Resolution& r) {
+  const Options& o = r.in.options;
+  ApiSettings& api = r.out.api;
+  api.served_names = o.list("served-model-name");
+  if (api.served_names.empty()) api.served_names.push_back(o.model());
+  for (std::size_t i = 0; i < api.served_names.size(); ++i) {
+    if (std::find(api.served_names.begin(), api.served_names.begin() + static_cast<std::ptrdiff_t>(i), api.served_names[i]) != api.served_names.begin() + static_cast<std::ptrdiff_t>(i)) {
+      r.problems.add("--served-model-name", "--served-model-name " + quoted(api.served_names[i]) + ": is given twice");
+    }
+  }
+  resolve_template(r);
+  api.allow_control_tokens_in_content = o.boolean("allow-control-tokens-in-content");
+  api.response_role = o.text("response-role");
+  api.return_tokens_as_token_ids = o.boolean("return-tokens-as-token-ids");
+  api.enable_prompt_tokens_details = o.boolean("enable-prompt-tokens-details");
+  api.enable_force_include_usage = o.boolean("enable-force-include-usage");
+  api.enable_tokenizer_info = o.boolean("enable-tokenizer-info-endpoint");
+  api.max_prompts_per_request = static_cast<std::int32_t>(o.integer("max-prompts-per-request").value_or(1024));
+  api.max_stop_strings = static_cast<std::int32_t>(o.integer("max-stop-strings").value_or(64));
+  api.max_n = static_cast<std::int32_t>(o.integer("max-n").value_or(128));
+  api.defaults = r.in.generation;
+  GenerationOverride(r).apply(o.json("override-generation-config"));
+}
+
+void resolve_http(Resolution& r) {
+  const Options& o = r.in.options;
+  HttpSettings& http = r.out.http;
+  const auto count = [&](std::string_view name) { return static_cast<std::int32_t>(o.integer(name).value_or(0)); };
+  http.host = o.given_text("host").value_or("");
+  http.port = static_cast<std::uint16_t>(o.integer("port").value_or(8000));
+  http.uds = o.text("uds");
+  if (!http.uds.empty() && (o.given("host") || o.given("port"))) r.note(Adjustment::Severity::kWarning, "--uds", "wins over --host and --port");
+  http.api_keys = o.list("api-key");
+  if (http.api_keys.empty() && r.in.environment.api_key) http.api_keys.push_back(*r.in.environment.api_key);
+  http.cors_origins = o.list("allowed-origins");
+  http.cors_methods = o.list("allowed-methods");
+  http.cors_headers = o.list("allowed-headers");
+  http.cors_credentials = o.boolean("allow-credentials");
+  http.max_body_bytes = o.integer("max-body-bytes").value_or(0);
+  http.max_connections = count("max-connections");
+  http.keep_alive_seconds = count("timeout-keep-alive");
+  if (!o.given("timeout-keep-alive") && r.in.environment.keep_alive_seconds) http.keep_alive_seconds = *r.in.environment.keep_alive_seconds;
+  http.header_timeout_seconds = count("header-timeout");
+  http.write_timeout_seconds = count("write-timeout");
+  http.shutdown_timeout_seconds = count("shutdown-timeout");
+  http.io_threads = count("io-threads");
+  http.tokenizer_threads = count("tokenizer-threads");
+  http.access_log = !o.boolean("disable-uvicorn-access-log");
+  http.request_id_headers = o.boolean("enable-request-id-headers");
+  http.server_load_tracking = o.boolean("enable-server-load-tracking");
+  http.log_requests = o.boolean("enable-log-requests");
+  http.log_stats = !o.boolean("disable-log-stats");
+  http.log_stats_interval_seconds = r.in.environment.log_stats_interval_seconds.value_or(10);
+  http.root_path = o.text("root-path");
+}
+
+}  // namespace
+
+void resolve_service(Resolution& r) {
+  resolve_api(r);
+  resolve_http(r);
+}
+
+}  // namespace quire::config
