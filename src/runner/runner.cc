@@ -1,0 +1,289 @@
+#include "runner/runner.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "device/workspace.h"
+#include "model/forward.h"
+#include "ops/sample.h"
+#include "runner/step_buffers.h"
+#include "runner/step_inputs.h"
+
+namespace quire::runner {
+namespace {
+
+// Rows of logits computed at once; a step with more (prompt log-probabilities) goes through them in turns.
+constexpr std::int64_t kLogitsTile = 256;
+
+std::int64_t max_blocks_per_row(const SchedulerConfig& l) { return ceil_div(l.max_model_len, l.block_size); }
+std::int64_t history_stride(const SchedulerConfig& l) { return std::int64_t{l.max_model_len} + 1; }
+
+StepLimits step_limits(const RunnerConfig& c) {
+  const SchedulerConfig& l = c.limits;
+  return StepLimits{.max_tokens = l.max_num_batched_tokens,
+                    .max_rows = l.max_num_seqs,
+                    .max_work = attention::max_work(l.max_num_batched_tokens, l.max_num_seqs, c.spec.num_heads / c.spec.num_kv_heads),
+                    .max_logits = std::int64_t{l.max_num_batched_tokens} + l.max_num_seqs,
+                    .top_stride = c.max_logprobs < 0 ? c.spec.vocab_size : std::max(c.max_logprobs, 1)};
+}
+
+// What sequences keep on the device between steps, one row each.
+struct SequenceMemory {
+  TensorView history, block_table, lists, states;
+
+  template <class V>
+  void visit(V& v, const SchedulerConfig& l) {
+    v.tensor(history, DType::kI32, {l.max_num_seqs, history_stride(l)});
+    v.tensor(block_table, DType::kI32, {l.max_num_seqs, max_blocks_per_row(l)});
+    v.tensor(lists, DType::kI32, {l.max_num_seqs, ops::kMaxSamplingListEntries});
+    v.tensor(states, DType::kU8, {l.max_num_seqs, static_cast<std::int64_t>(sizeof(ops::SamplingState))});
+  }
+};
+
+template <class Visit>
+std::size_t counted(Visit visit) {
+  device::WorkspaceCounter counter;
+  visit(counter);
+  return counter.bytes();
+}
+
+template <class Visit>
+Status carve(device::Device& device, const std::string& what, std::size_t bytes, device::Buffer& buffer, Visit visit) {
+  auto memory = device.allocate(bytes, what);
+  if (!memory.ok()) return memory.error();
+  buffer = std::move(memory).value();
+  device::WorkspaceCarver carver(buffer.data(), buffer.bytes());
+  visit(carver);
+  carver.finish();
+  return {};
+}
+
+// A submitted step: where its results are and how to read them.
+struct InFlight {
+  StepPlan plan;
+  std::vector<std::int32_t> logits_begin;
+  std::vector<std::pair<std::int32_t, std::int32_t>> num_top;  // per plan row: output, prompt log-probabilities wanted (-1: none)
+  std::size_t buffers = 0;
+};
+
+}  // namespace
+
+struct ModelRunner::Impl {
+  Impl(device::Device& device, RunnerConfig c, const model::Weights& w, kv::KvStore& store)
+      : config(std::move(c)), weights(w), kv(store), stream(device.make_stream()), rows(static_cast<std::size_t>(config.limits.max_num_seqs)) {}
+
+  RunnerConfig config;
+  const model::Weights& weights;
+  kv::KvStore& kv;
+  std::unique_ptr<device::Stream> stream;
+  device::Buffer activation_memory, sequence_memory;
+  model::Activations activations;
+  SequenceMemory sequences;
+  std::vector<StepBuffers> buffers;
+  std::vector<RowState> rows;   // by StateRow
+  StepInputs inputs;
+  std::deque<InFlight> in_flight;
+  std::uint64_t last_step = 0;
+
+  void upload(const StateUpload& u);
+  void append_blocks(const BlockAppend& a);
+  void fill(StepBuffers& b, std::uint64_t step);
+  [[nodiscard]] attention::DeviceWork device_work(const StepBuffers& b) const;
+  void run_model(StepBuffers& b, std::uint64_t step);
+  void run_logits(StepBuffers& b);
+  [[nodiscard]] RowResult read_row(const InFlight& f, std::size_t row, const std::vector<ops::LogitsResult>& results, const StepBuffers& b);
+  [[nodiscard]] TokenLogprobs read_logprobs(const ops::LogitsResult& r, std::int64_t index, std::int32_t num_top, const StepBuffers& b);
+};
+
+void ModelRunner::Impl::upload(const StateUpload& u) {
+  RowState& row = rows.at(static_cast<std::size_t>(u.row.value));
+  row = RowState{u.request, u.num_prompt_tokens, u.sampling->logprobs.value_or(-1), u.sampling->prompt_logprobs.value_or(-1), {}};
+  QUIRE_CHECK_LE(static_cast<std::int64_t>(u.tokens.size()), history_stride(config.limits));
+  stream->copy_to_device(sequences.history.as<std::int32_t>() + u.row.value * history_stride(config.limits), u.tokens.data(), u.tokens.size() * sizeof(TokenId));
+  std::vector<std::int32_t> lists;
+  const auto state = ops::encode_sampling(*u.sampling, u.num_prompt_tokens, lists);
+  QUIRE_CHECK(state.ok()) << "admission lets only encodable parameters through: " << state.error().message;
+  stream->copy_to_device(sequences.lists.as<std::int32_t>() + std::int64_t{u.row.value} * ops::kMaxSamplingListEntries, lists.data(), lists.size() * sizeof(std::int32_t));
+  stream->copy_to_device(static_cast<ops::SamplingState*>(sequences.states.data) + u.row.value, &state.value(), sizeof(ops::SamplingState));
+}
+
+void ModelRunner::Impl::append_blocks(const BlockAppend& a) {
+  RowState& row = rows.at(static_cast<std::size_t>(a.row.value));
+  const std::size_t first = row.blocks.size();
+  for (const BlockId b : a.blocks) {
+    QUIRE_CHECK(b.value >= 0 && b.value < kv.layout().num_blocks) << "block " << b.value;
+    row.blocks.push_back(b.value);
+  }
+  const std::int64_t stride = max_blocks_per_row(config.limits);
+  QUIRE_CHECK_LE(static_cast<std::int64_t>(row.blocks.size()), stride);
+  stream->copy_to_device(sequences.block_table.as<std::int32_t>() + a.row.value * stride + static_cast<std::int64_t>(first), row.blocks.data() + first,
+                         a.blocks.size() * sizeof(std::int32_t));
+}
+
+void ModelRunner::Impl::fill(StepBuffers& b, std::uint64_t step) {
+  const auto put = [&](Field f, const auto& v) { b.fill(*stream, f, v.data(), v.size(), step); };
+  put(Field::kRowOfToken, inputs.row_of_token);
+  put(Field::kPositions, inputs.positions);
+  put(Field::kSlots, inputs.slots);
+  put(Field::kQueryStart, inputs.query_start);
+  put(Field::kSeqLens, inputs.seq_lens);
+  put(Field::kWorkDecode, inputs.plan.decode);
+  put(Field::kWorkPrefill, inputs.work_prefill);
+  put(Field::kWorkAll, inputs.work_all);
+  put(Field::kWorkCounts, inputs.work_counts);
+  put(Field::kTokenRows, inputs.token_rows);
+  put(Field::kLogitsRows, inputs.logits_rows);
+}
+
+attention::DeviceWork ModelRunner::Impl::device_work(const StepBuffers& b) const {
+  const auto* counts = b.get<std::int32_t>(Field::kWorkCounts);
+  return attention::DeviceWork{.decode = b.get<attention::AttnWork>(Field::kWorkDecode),
+                               .prefill = b.get<attention::AttnWork>(Field::kWorkPrefill),
+                               .all = b.get<attention::AttnWork>(Field::kWorkAll),
+                               .num_decode = counts,
+                               .num_prefill = counts + 1,
+                               .num_all = counts + 2,
+                               .launch_decode = inputs.work_counts[0],
+                               .launch_prefill = inputs.work_counts[1],
+                               .launch_all = inputs.work_counts[2]};
+}
+
+void ModelRunner::Impl::run_model(StepBuffers& b, std::uint64_t step) {
+  const auto num_tokens = static_cast<std::int64_t>(inputs.positions.size());
+  ops::gather_tokens(*stream,
+                     ops::GatherTokensParams{sequences.history.as<std::int32_t>(), history_stride(config.limits), b.get<std::int32_t>(Field::kRowOfToken),
+                                             b.get<std::int32_t>(Field::kPositions), b.get<std::int32_t>(Field::kTokenIds)},
+                     num_tokens);
+  b.stamp(Field::kTokenIds, step);
+  b.require(step);
+  model::forward(*stream, model::ForwardModel{config.spec, weights, *config.backend, kv, activations},
+                 model::StepView{.num_tokens = num_tokens,
+                                 .token_ids = b.get<std::int32_t>(Field::kTokenIds),
+                                 .positions = b.get<std::int32_t>(Field::kPositions),
+                                 .slots = b.get<std::int64_t>(Field::kSlots),
+                                 .query_start = b.get<std::int32_t>(Field::kQueryStart),
+                                 .seq_lens = b.get<std::int32_t>(Field::kSeqLens),
+                                 .block_table = sequences.block_table.as<std::int32_t>(),
+                                 .block_table_stride = max_blocks_per_row(config.limits),
+                                 .work = device_work(b)});
+}
+
+void ModelRunner::Impl::run_logits(StepBuffers& b) {
+  const model::ForwardModel m{config.spec, weights, *config.backend, kv, activations};
+  const auto total = static_cast<std::int64_t>(inputs.logits_rows.size());
+  const std::int64_t tile = activations.logits.dim(0), top_stride = step_limits(config).top_stride;
+  for (std::int64_t first = 0; first < total; first += tile) {
+    const std::int64_t count = std::min(tile, total - first);
+    model::logits(*stream, m, b.get<std::int32_t>(Field::kTokenRows) + first, count);
+    ops::sample(*stream,
+                ops::SampleParams{.logits = activations.logits.as<float>(),
+                                  .rows = b.get<ops::LogitsRow>(Field::kLogitsRows) + first,
+                                  .states = static_cast<const ops::SamplingState*>(sequences.states.data),
+                                  .lists = sequences.lists.as<std::int32_t>(),
+                                  .history = sequences.history.as<std::int32_t>(),
+                                  .results = b.results() + first,
+                                  .top_ids = b.top_ids() + first * top_stride,
+                                  .top_logprobs = b.top_logprobs() + first * top_stride,
+                                  .history_stride = history_stride(config.limits),
+                                  .vocab = config.spec.vocab_size,
+                                  .top_stride = top_stride},
+                count);
+  }
+}
+
+TokenLogprobs ModelRunner::Impl::read_logprobs(const ops::LogitsResult& r, std::int64_t index, std::int32_t num_top, const StepBuffers& b) {
+  TokenLogprobs out{r.token, r.logprob, r.rank, {}};
+  const std::int64_t stride = step_limits(config).top_stride;
+  const auto n = static_cast<std::size_t>(std::min<std::int64_t>({num_top, stride, config.spec.vocab_size}));
+  std::vector<std::int32_t> ids(n);
+  std::vector<float> logprobs(n);
+  stream->copy_to_host(ids.data(), b.top_ids() + index * stride, n * sizeof(std::int32_t));
+  stream->copy_to_host(logprobs.data(), b.top_logprobs() + index * stride, n * sizeof(float));
+  for (std::size_t i = 0; i < n; ++i) out.top.emplace_back(ids[i], logprobs[i]);
+  return out;
+}
+
+RowResult ModelRunner::Impl::read_row(const InFlight& f, std::size_t row, const std::vector<ops::LogitsResult>& results, const StepBuffers& b) {
+  const RowPlan& plan = f.plan.rows[row];
+  RowResult out;
+  out.request = plan.request;
+  for (std::int32_t i = f.logits_begin[row]; i < f.logits_begin[row + 1]; ++i) {
+    const ops::LogitsResult& r = results[static_cast<std::size_t>(i)];
+    if (r.failed != 0) {
+      out = RowResult{plan.request, {}, {}, {}, r.failed == 1 ? "the model gave a NaN or infinite logit" : "every token is masked: the sampling parameters allow none"};
+      return out;
+    }
+    const bool sampled = plan.samples && i + 1 == f.logits_begin[row + 1];
+    const auto [num_output, num_prompt] = f.num_top[row];
+    if (!sampled) out.prompt_logprobs.push_back(read_logprobs(r, i, num_prompt, b));
+    if (sampled) out.token = r.token;
+    if (sampled && num_output >= 0) out.logprobs = read_logprobs(r, i, num_output, b);
+  }
+  return out;
+}
+
+ModelRunner::ModelRunner(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ModelRunner::~ModelRunner() = default;
+
+RunnerBytes ModelRunner::bytes(const RunnerConfig& c) {
+  RunnerBytes b;
+  model::Activations activations;
+  SequenceMemory sequences;
+  b.activations = counted([&](auto& v) { activations.visit(v, c.spec, c.limits.max_num_batched_tokens, kLogitsTile); });
+  b.step_inputs = StepBuffers::bytes(step_limits(c)) * static_cast<std::size_t>(c.limits.depth);
+  b.sequence_state = counted([&](auto& v) { sequences.visit(v, c.limits); });
+  return b;
+}
+
+Result<std::unique_ptr<ModelRunner>> ModelRunner::create(device::Device& device, const RunnerConfig& config, const model::Weights& weights, kv::KvStore& kv) {
+  QUIRE_CHECK(config.backend != nullptr);
+  auto impl = std::make_unique<Impl>(device, config, weights, kv);
+  const RunnerBytes need = bytes(config);
+  QUIRE_RETURN_IF_ERROR(carve(device, "activations", need.activations, impl->activation_memory,
+                              [&](auto& v) { impl->activations.visit(v, config.spec, config.limits.max_num_batched_tokens, kLogitsTile); }));
+  QUIRE_RETURN_IF_ERROR(carve(device, "sequence state", need.sequence_state, impl->sequence_memory, [&](auto& v) { impl->sequences.visit(v, config.limits); }));
+  for (std::int32_t i = 0; i < config.limits.depth; ++i) {
+    auto b = StepBuffers::create(device, step_limits(config));
+    if (!b.ok()) return b.error();
+    impl->buffers.push_back(std::move(b).value());
+  }
+  return std::unique_ptr<ModelRunner>(new ModelRunner(std::move(impl)));
+}
+
+void ModelRunner::submit(const StepPlan& plan) {
+  Impl& r = *impl_;
+  QUIRE_CHECK_LT(r.in_flight.size(), r.buffers.size()) << "too many steps in flight";
+  QUIRE_CHECK_EQ(plan.step_id, r.last_step + 1) << "steps come in order";
+  r.last_step = plan.step_id;
+  for (const StateUpload& u : plan.uploads) r.upload(u);
+  for (const BlockAppend& a : plan.block_appends) r.append_blocks(a);
+  build_inputs(plan, r.rows, r.config.limits.block_size, r.config.spec.num_heads / r.config.spec.num_kv_heads, r.inputs);
+  InFlight f{plan, r.inputs.logits_begin, {}, plan.step_id % r.buffers.size()};
+  for (const RowPlan& row : plan.rows) {
+    const RowState& state = r.rows[static_cast<std::size_t>(row.row.value)];
+    f.num_top.emplace_back(state.num_logprobs, state.num_prompt_logprobs);
+  }
+  StepBuffers& b = r.buffers[f.buffers];
+  r.fill(b, plan.step_id);
+  r.run_model(b, plan.step_id);
+  r.run_logits(b);
+  r.in_flight.push_back(std::move(f));
+}
+
+Result<StepResult> ModelRunner::collect() {
+  Impl& r = *impl_;
+  QUIRE_CHECK(!r.in_flight.empty());
+  r.stream->synchronize();
+  const InFlight f = std::move(r.in_flight.front());
+  r.in_flight.pop_front();
+  const StepBuffers& b = r.buffers[f.buffers];
+  std::vector<ops::LogitsResult> results(static_cast<std::size_t>(f.logits_begin.back()));
+  r.stream->copy_to_host(results.data(), b.results(), results.size() * sizeof(ops::LogitsResult));
+  StepResult out{f.plan.step_id, {}};
+  for (std::size_t row = 0; row < f.plan.rows.size(); ++row) out.rows.push_back(r.read_row(f, row, results, b));
+  return out;
+}
+
+}  // namespace quire::runner

@@ -1,0 +1,48 @@
+// Turns a StepPlan into a StepResult: keeps the sequences' state on the device, fills the step's inputs, runs the model, samples.
+// Glue only: shapes are the model's, policy is the scheduler's.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "attention/capability.h"
+#include "base/result.h"
+#include "device/device.h"
+#include "kv/store/kv_store.h"
+#include "model/spec.h"
+#include "model/weights.h"
+#include "scheduler/scheduler.h"
+#include "scheduler/step_plan.h"
+
+namespace quire::runner {
+
+struct RunnerConfig {
+  model::ModelSpec spec;
+  SchedulerConfig limits;            // budgets, state rows, depth
+  std::int32_t max_logprobs = 20;    // top log-probabilities a request may ask for; -1: the vocabulary
+  const attention::BackendCaps* backend = nullptr;
+};
+
+// Bytes that a runner takes beside weights and KV pool, item by item.
+struct RunnerBytes {
+  std::size_t activations = 0, step_inputs = 0, sequence_state = 0;
+};
+
+class ModelRunner {
+ public:
+  [[nodiscard]] static RunnerBytes bytes(const RunnerConfig& config);
+  // `weights`, `kv` and `device` must outlive the runner. Allocates everything it will ever need.
+  [[nodiscard]] static Result<std::unique_ptr<ModelRunner>> create(device::Device& device, const RunnerConfig& config, const model::Weights& weights, kv::KvStore& kv);
+  ~ModelRunner();
+
+  // Enqueues a step; at most `depth` steps are between submit and collect. Steps must come in order.
+  void submit(const StepPlan& plan);
+  // Results of the oldest submitted step.
+  [[nodiscard]] Result<StepResult> collect();
+
+ private:
+  struct Impl;
+  explicit ModelRunner(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace quire::runner
