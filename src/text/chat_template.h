@@ -43,6 +43,9 @@ class ChatTemplate {
   // `encode_special_tokens`: as in /v1/chat/completions' add_special_tokens (default false there).
   [[nodiscard]] Result<RenderedChat> render(const ChatTemplateInput& input, bool add_special_tokens) const;
   [[nodiscard]] const std::string& source() const;
+  // True when the template walks over content given as a list of {"type": "text", "text": ...} parts; false when it wants
+  // strings (the caller then joins the parts' texts first). Found out at load by rendering one such message.
+  [[nodiscard]] bool accepts_content_parts() const;
 
  private:
   struct Impl;

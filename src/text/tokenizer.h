@@ -50,6 +50,9 @@ class Tokenizer {
   [[nodiscard]] const std::string& config_json() const;
 
  private:
+  friend class ChatTemplate;
+  friend class Grammars;
+  friend class IncrementalDetokenizer;
   struct Impl;
   explicit Tokenizer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
@@ -66,11 +69,16 @@ class IncrementalDetokenizer {
   [[nodiscard]] std::string finish();
 
  private:
+  [[nodiscard]] std::string advance(bool is_final);
+  [[nodiscard]] std::string leave_byte_run(std::size_t run_len);
+  void forget_old_tokens(std::string& piece, const std::string& text);
+  [[nodiscard]] std::size_t trailing_byte_tokens(std::span<const TokenId> ids) const;
+  [[nodiscard]] std::string text_of(std::span<const TokenId> ids) const;
+
   std::shared_ptr<const Tokenizer> tokenizer_;
   bool skip_special_tokens_;
-  std::vector<TokenId> ids_;      // a bounded tail of prompt, then output
-  std::size_t prefix_offset_ = 0; // ids_[prefix_offset_, read_offset_) give the context already emitted
-  std::size_t read_offset_ = 0;
+  std::vector<TokenId> window_;  // a bounded tail of prompt, then output
+  std::string shown_;            // how much of the window's text the caller has: given out, or the prompt's own
 };
 
 }  // namespace quire::text

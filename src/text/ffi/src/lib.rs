@@ -1,0 +1,10 @@
+//! Hugging Face tokenizers, chat templates and token constraints behind the C ABI of `quire_text.h`.
+//! Owned by src/text. Knows nothing about requests, models or threads: bytes in, bytes out.
+mod border;
+mod constraint;
+mod control;
+mod json_guard;
+mod python;
+mod template;
+mod template_env;
+mod tokenizer;

@@ -1,0 +1,385 @@
+//! A compiled chat template and its rendering: messages in, text and token ids out.
+use crate::border::{fault, give, guard, take_back, Bytes, Fault, Ids, Outcome, Slice, CORRUPT, INVALID, TOO_LARGE};
+use crate::control::{mark, random_private_text, Finder, Marks};
+use crate::json_guard;
+use crate::template_env::{new_environment, RenderingScope, FUEL};
+use crate::tokenizer::{self, ChatText, Core};
+use minijinja::{Environment, ErrorKind};
+use serde_json::{json, Map, Value};
+use std::io;
+use std::sync::Arc;
+
+const MAX_SOURCE_BYTES: usize = 4 << 20;
+const MAX_INPUT_BYTES: usize = 64 << 20;
+const MAX_OUTPUT_BYTES: usize = 16 << 20;
+const NAME: &str = "chat_template";
+const OURS: [&str; 4] = ["messages", "tools", "documents", "add_generation_prompt"];
+/// The names that Hugging Face reads a message's reasoning under, the preferred one first.
+const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
+
+pub struct ChatTemplate {
+    env: Environment<'static>,
+    source: String,
+    variables: Map<String, Value>,
+    tokenizer: Arc<Core>,
+    finder: Finder,
+    accepts_parts: bool,
+}
+
+struct Input<'a> {
+    messages: &'a str,
+    tools: &'a str,
+    documents: &'a str,
+    kwargs: &'a str,
+    now_unix: i64,
+    add_generation_prompt: bool,
+    continue_final_message: bool,
+    allow_control_tokens: bool,
+    add_special_tokens: bool,
+}
+
+struct Chat {
+    messages: Value,
+    tools: Value,
+    documents: Value,
+    kwargs: Value,
+}
+
+impl ChatTemplate {
+    fn compile(source: &str, variables: &str, tokenizer: Arc<Core>) -> Outcome<Self> {
+        if source.len() > MAX_SOURCE_BYTES {
+            return fault(TOO_LARGE, format!("chat template has {} bytes; the limit is {MAX_SOURCE_BYTES}", source.len()));
+        }
+        let Value::Object(variables) = json_guard::parse(variables, "template variables")? else {
+            return fault(INVALID, "template variables must be an object");
+        };
+        let mut env = new_environment();
+        env.add_template_owned(NAME, without_generation_tags(source))
+            .or_else(|e| fault(CORRUPT, format!("chat template does not compile: {}", describe(&e))))?;
+        let finder = Finder::new(tokenizer.special_texts())?;
+        let mut template = ChatTemplate { env, source: source.to_string(), variables, tokenizer, finder, accepts_parts: false };
+        template.refuse_unknown_names()?;
+        template.accepts_parts = template.probe_parts();
+        Ok(template)
+    }
+
+    fn probe(&self, content: Value) -> Result<String, RunError> {
+        let chat = Chat {
+            messages: json!([{"role": "user", "content": content}]),
+            tools: Value::Null,
+            documents: Value::Null,
+            kwargs: json!({}),
+        };
+        let _scope = RenderingScope::enter(0, Marks::default());
+        self.run(&chat, true)
+    }
+
+    /// minijinja looks filters, tests and functions up when they run. What the simplest chat would meet is refused at load.
+    fn refuse_unknown_names(&self) -> Outcome<()> {
+        match self.probe(json!("text")) {
+            Err(RunError::Template(e))
+                if matches!(e.kind(), ErrorKind::UnknownFilter | ErrorKind::UnknownTest | ErrorKind::UnknownFunction) =>
+            {
+                fault(CORRUPT, format!("chat template does not compile: {}", describe(&e)))
+            }
+            _ => Ok(()), // a template may well refuse this chat
+        }
+    }
+
+    /// Gives the template one message with a text part, and looks whether the text comes out without its wrapping.
+    fn probe_parts(&self) -> bool {
+        let probe = "zq7text7qz";
+        match self.probe(json!([{"type": "text", "text": probe}])) {
+            Ok(text) => text.contains(probe) && !text.contains("'type'") && !text.contains("\"type\""),
+            Err(_) => false,
+        }
+    }
+
+    fn render(&self, input: &Input) -> Outcome<(String, Vec<u32>)> {
+        let mut chat = read_chat(input)?;
+        let mut continued = None;
+        if input.continue_final_message {
+            if input.add_generation_prompt {
+                return fault(INVALID, "continue_final_message and add_generation_prompt cannot both be set");
+            }
+            continued = Some(self.tag_final_message(&mut chat.messages)?);
+        }
+        let mut marks = Marks::default();
+        if !input.allow_control_tokens {
+            let mut others = vec![self.source.as_str()];
+            others.extend(self.variables.values().filter_map(Value::as_str));
+            let Chat { messages, tools, documents, kwargs } = &mut chat;
+            marks = mark(&self.finder, &mut [messages, tools, documents, kwargs], &others)?;
+        }
+        let scope = RenderingScope::enter(input.now_unix, marks.clone());
+        let mut marked = self.run(&chat, input.add_generation_prompt).map_err(|e| render_fault(&e))?;
+        drop(scope);
+        if let Some(continued) = continued {
+            marked = continued.cut(marked, &marks)?;
+        }
+        let text = marks.unmark(&marked);
+        let flags = if input.add_special_tokens { tokenizer::ADD_SPECIAL } else { 0 };
+        let protect = !input.allow_control_tokens && (self.tokenizer.hidden_spellings || marks.found_in(&marked));
+        let ids = if protect {
+            self.tokenizer.encode_chat(&ChatText { marked: &marked, unmark: &|t| marks.unmark(t) }, input.add_special_tokens)?
+        } else {
+            self.tokenizer.encode(&text, flags)?
+        };
+        Ok((text, ids))
+    }
+
+    fn run(&self, chat: &Chat, add_generation_prompt: bool) -> Result<String, RunError> {
+        let mut context = self.variables.clone();
+        for (key, value) in chat.kwargs.as_object().into_iter().flatten() {
+            context.insert(key.clone(), value.clone());
+        }
+        context.insert("messages".into(), chat.messages.clone());
+        context.insert("tools".into(), chat.tools.clone());
+        context.insert("documents".into(), chat.documents.clone());
+        context.insert("add_generation_prompt".into(), add_generation_prompt.into());
+        let template = self.env.get_template(NAME).map_err(RunError::Template)?;
+        let mut out = Limited { bytes: Vec::new(), full: false };
+        let result = template.render_captured_to(minijinja::Value::from_serialize(&context), &mut out);
+        let failed = result.err();
+        if out.full {
+            return Err(RunError::OutputTooLarge);
+        }
+        if let Some(error) = failed {
+            return Err(RunError::Template(error));
+        }
+        Ok(String::from_utf8(out.bytes).expect("minijinja writes strings"))
+    }
+
+    fn tag_final_message(&self, messages: &mut Value) -> Outcome<Continued> {
+        let last = messages.as_array_mut().and_then(|m| m.last_mut()).and_then(Value::as_object_mut);
+        let Some(content) = last.and_then(|m| m.get_mut("content")) else {
+            return fault(INVALID, "continue_final_message is set, but the final message has no content");
+        };
+        if !self.source.contains("content") {
+            return fault(INVALID, "continue_final_message is set, but the chat template never reads content");
+        }
+        let text = match content {
+            Value::Array(parts) => parts.iter_mut().rev().find_map(|p| p.get_mut("text")),
+            other => Some(other),
+        };
+        let Some(Value::String(text)) = text else {
+            return fault(INVALID, "continue_final_message is set, but the final message has no text to continue");
+        };
+        let continued = Continued { tag: random_private_text(8), message: text.clone() };
+        text.push_str(&continued.tag);
+        text.push(' ');
+        Ok(continued)
+    }
+}
+
+/// Where the final message ends in the rendered text: a tag was put behind it, with a space that tells whether the
+/// template trims.
+struct Continued {
+    tag: String,
+    message: String,
+}
+
+impl Continued {
+    fn cut(&self, mut rendered: String, marks: &Marks) -> Outcome<String> {
+        let lost = || {
+            fault(INVALID, "continue_final_message is set, but the final message does not appear in the chat after applying the chat template")
+        };
+        let Some(at) = rendered.rfind(&self.tag) else { return lost() };
+        let trims = !rendered[at + self.tag.len()..].starts_with(' ');
+        if !marks.unmark(&rendered).contains(self.message.trim()) {
+            return lost();
+        }
+        rendered.truncate(at);
+        if trims {
+            rendered.truncate(rendered.trim_end().len());
+        }
+        // A template that writes the message twice leaves the first copy's tag.
+        Ok(rendered.replace(&format!("{} ", self.tag), "").replace(&self.tag, ""))
+    }
+}
+
+fn read_chat(input: &Input) -> Outcome<Chat> {
+    let total = input.messages.len() + input.tools.len() + input.documents.len() + input.kwargs.len();
+    if total > MAX_INPUT_BYTES {
+        return fault(TOO_LARGE, format!("messages, tools, documents and chat_template_kwargs have {total} bytes; the limit is {MAX_INPUT_BYTES}"));
+    }
+    let optional = |text: &str, what: &str| if text.is_empty() { Ok(Value::Null) } else { json_guard::parse(text, what) };
+    let list_of_objects = |value: &Value| value.as_array().is_some_and(|items| items.iter().all(Value::is_object));
+
+    let messages = json_guard::parse(input.messages, "messages")?;
+    if !list_of_objects(&messages) || messages.as_array().is_some_and(Vec::is_empty) {
+        return fault(INVALID, "messages must be a non-empty array of objects");
+    }
+    let tools = optional(input.tools, "tools")?;
+    let documents = optional(input.documents, "documents")?;
+    for (value, what) in [(&tools, "tools"), (&documents, "documents")] {
+        if !value.is_null() && !list_of_objects(value) {
+            return fault(INVALID, format!("{what} must be an array of objects"));
+        }
+    }
+    let mut kwargs = optional(input.kwargs, "chat_template_kwargs")?;
+    if kwargs.is_null() {
+        kwargs = json!({});
+    }
+    let Some(fields) = kwargs.as_object() else { return fault(INVALID, "chat_template_kwargs must be an object") };
+    if let Some(name) = OURS.iter().find(|name| fields.contains_key(**name)) {
+        return fault(INVALID, format!("chat_template_kwargs must not contain '{name}'; the request has its own field for it"));
+    }
+    Ok(Chat { messages: normalised(messages), tools, documents, kwargs })
+}
+
+/// As Hugging Face prepares messages: fields that are null are dropped, and reasoning is given under both names in use.
+fn normalised(messages: Value) -> Value {
+    let Value::Array(messages) = messages else { return messages };
+    let one = |message: Value| {
+        let Value::Object(fields) = message else { return message };
+        let mut fields: Map<String, Value> = fields.into_iter().filter(|(_, v)| !v.is_null()).collect();
+        if let Some(reasoning) = REASONING.iter().find_map(|name| fields.get(*name).cloned()) {
+            let mut with_alias = Map::new();
+            with_alias.insert("thinking".into(), reasoning.clone());
+            with_alias.extend(fields);
+            with_alias.insert("reasoning_content".into(), reasoning);
+            fields = with_alias;
+        }
+        Value::Object(fields)
+    };
+    Value::Array(messages.into_iter().map(one).collect())
+}
+
+/// `{% generation %}` only records where the assistant's text is; as a block that always runs it renders the same. The
+/// replacement has the same length, so that positions in error messages stay right.
+fn without_generation_tags(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(at) = rest.find("{%") {
+        let (before, tag) = rest.split_at(at + 2);
+        out.push_str(before);
+        rest = tag;
+        let Some(end) = tag.find("%}") else { break };
+        let inner = &tag[..end];
+        let word = inner.trim_start_matches(['-', '+']).trim_end_matches(['-', '+']).trim();
+        let replacement = match word {
+            "generation" => "if true   ",
+            "endgeneration" => "endif        ",
+            _ => continue,
+        };
+        out.push_str(&inner.replacen(word, replacement, 1));
+        rest = &tag[end..];
+    }
+    out.push_str(rest);
+    out
+}
+
+fn describe(error: &minijinja::Error) -> String {
+    let words = error.detail().map_or_else(|| error.kind().to_string(), |detail| format!("{}: {detail}", error.kind()));
+    match error.line() {
+        Some(line) => format!("{words} (line {line})"),
+        None => words,
+    }
+}
+
+enum RunError {
+    Template(minijinja::Error),
+    OutputTooLarge,
+}
+
+fn render_fault(error: &RunError) -> Fault {
+    let error = match error {
+        RunError::Template(error) => error,
+        RunError::OutputTooLarge => {
+            return Fault { code: TOO_LARGE, message: format!("the rendered chat is larger than {MAX_OUTPUT_BYTES} bytes") }
+        }
+    };
+    if error.kind() == ErrorKind::OutOfFuel {
+        return Fault { code: TOO_LARGE, message: format!("the chat template ran for more than {FUEL} instructions") };
+    }
+    if let Some(words) = crate::template_env::raised_words(error) {
+        return Fault { code: INVALID, message: words };
+    }
+    Fault { code: INVALID, message: format!("chat template: {}", describe(error)) }
+}
+
+struct Limited {
+    bytes: Vec<u8>,
+    full: bool,
+}
+
+impl io::Write for Limited {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + piece.len() > MAX_OUTPUT_BYTES {
+            self.full = true;
+            return Err(io::Error::other("output limit"));
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[repr(C)]
+pub struct RenderInput {
+    messages_json: Slice,
+    tools_json: Slice,
+    documents_json: Slice,
+    kwargs_json: Slice,
+    now_unix: i64,
+    has_now: i32,
+    add_generation_prompt: i32,
+    continue_final_message: i32,
+    allow_control_tokens: i32,
+    add_special_tokens: i32,
+}
+
+fn current_time() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn quire_text_template_new(
+    source: Slice, variables: Slice, tokenizer: *const tokenizer::Handle, out: *mut *mut ChatTemplate, error: *mut Bytes,
+) -> i32 {
+    guard(error, || {
+        let core = (*tokenizer).0.clone();
+        let template = ChatTemplate::compile(source.text("chat template")?, variables.text("template variables")?, core)?;
+        out.write(give(template));
+        Ok(())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn quire_text_template_free(template: *mut ChatTemplate) {
+    take_back(template);
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn quire_text_template_accepts_parts(template: *const ChatTemplate) -> i32 {
+    i32::from((*template).accepts_parts)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn quire_text_template_render(
+    template: *const ChatTemplate, input: *const RenderInput, out_text: *mut Bytes, out_ids: *mut Ids, error: *mut Bytes,
+) -> i32 {
+    guard(error, || {
+        let raw = &*input;
+        let input = Input {
+            messages: raw.messages_json.text("messages")?,
+            tools: raw.tools_json.text("tools")?,
+            documents: raw.documents_json.text("documents")?,
+            kwargs: raw.kwargs_json.text("chat_template_kwargs")?,
+            now_unix: if raw.has_now != 0 { raw.now_unix } else { current_time() },
+            add_generation_prompt: raw.add_generation_prompt != 0,
+            continue_final_message: raw.continue_final_message != 0,
+            allow_control_tokens: raw.allow_control_tokens != 0,
+            add_special_tokens: raw.add_special_tokens != 0,
+        };
+        let (text, ids) = (*template).render(&input)?;
+        out_text.write(Bytes::from_vec(text.into_bytes()));
+        out_ids.write(Ids::from_vec(ids));
+        Ok(())
+    })
+}
