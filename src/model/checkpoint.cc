@@ -46,11 +46,14 @@ Result<ShardIndex> read_index(const std::string& path) {
     const std::string name(field.key().data(), field.key().size());
     if (!field.value().is_string()) return corrupt(path + ": weight_map entry " + shown_text(name) + " must be a file name");
     const std::string file(field.value().get_string().data(), field.value().get_string().size());
-    if (!plain_file_name(file)) return corrupt(path + ": weight_map sends " + shown_text(name) + " to " + shown_text(file) + ", which is not a plain file name in the model folder");
+    if (!plain_file_name(file))
+      return corrupt(path + ": weight_map sends " + shown_text(name) + " to " + shown_text(file) +
+                     ", which is not a plain file name in the model folder");
     index.weight_map.emplace(name, file);
     index.shards.insert(file);
   }
-  if (index.shards.size() > kMaxShards) return corrupt(path + ": names " + std::to_string(index.shards.size()) + " files, at most " + std::to_string(kMaxShards) + " are allowed");
+  if (index.shards.size() > kMaxShards)
+    return corrupt(path + ": names " + std::to_string(index.shards.size()) + " files, at most " + std::to_string(kMaxShards) + " are allowed");
   const json::value* metadata = object.if_contains("metadata");
   const json::value* total = metadata != nullptr && metadata->is_object() ? metadata->get_object().if_contains("total_size") : nullptr;
   if (total != nullptr && !total->is_null()) {
@@ -66,7 +69,8 @@ std::string other_weight_files(const std::string& model_dir) {
   std::error_code ec;
   for (fs::directory_iterator it(model_dir, ec), end; !ec && it != end; it.increment(ec)) {
     const std::string extension = it->path().extension().string();
-    if (extension == ".safetensors" || extension == ".bin" || extension == ".pt" || extension == ".pth" || extension == ".gguf") found.push_back(it->path().filename().string());
+    if (extension == ".safetensors" || extension == ".bin" || extension == ".pt" || extension == ".pth" || extension == ".gguf")
+      found.push_back(it->path().filename().string());
   }
   if (found.empty()) return "";
   std::sort(found.begin(), found.end());
@@ -76,17 +80,22 @@ std::string other_weight_files(const std::string& model_dir) {
 }
 
 // Both directions between the index and the shards, and the stated total.
-Status check_against_index(const ShardIndex& index, const std::map<std::string, CheckpointTensor>& tensors, std::uint64_t total_bytes, const std::string& path) {
+Status check_against_index(const ShardIndex& index, const std::map<std::string, CheckpointTensor>& tensors, std::uint64_t total_bytes,
+                           const std::string& path) {
   for (const auto& [name, file] : index.weight_map) {
     const auto found = tensors.find(name);
-    if (found == tensors.end()) return corrupt(path + ": weight_map places tensor " + shown_text(name) + " in " + shown_text(file) + ", which does not hold it");
+    if (found == tensors.end())
+      return corrupt(path + ": weight_map places tensor " + shown_text(name) + " in " + shown_text(file) + ", which does not hold it");
     if (found->second.file != file)
-      return corrupt(path + ": weight_map places tensor " + shown_text(name) + " in " + shown_text(file) + ", but it is in " + shown_text(found->second.file));
+      return corrupt(path + ": weight_map places tensor " + shown_text(name) + " in " + shown_text(file) + ", but it is in " +
+                     shown_text(found->second.file));
   }
   for (const auto& [name, tensor] : tensors)
-    if (!index.weight_map.contains(name)) return corrupt(path + ": tensor " + shown_text(name) + " of " + shown_text(tensor.file) + " is missing from weight_map");
+    if (!index.weight_map.contains(name))
+      return corrupt(path + ": tensor " + shown_text(name) + " of " + shown_text(tensor.file) + " is missing from weight_map");
   if (index.total_size && (*index.total_size < 0 || static_cast<std::uint64_t>(*index.total_size) != total_bytes))
-    return corrupt(path + ": metadata.total_size is " + std::to_string(*index.total_size) + ", the tensors take " + std::to_string(total_bytes) + " bytes");
+    return corrupt(path + ": metadata.total_size is " + std::to_string(*index.total_size) + ", the tensors take " + std::to_string(total_bytes) +
+                   " bytes");
   return {};
 }
 
@@ -115,7 +124,8 @@ Result<Checkpoint> Checkpoint::open(const std::string& model_dir) {
     index = std::move(read).value();
     shards = index->shards;
     if (file_exists(single) && !shards.contains(kSingleFile))
-      return corrupt(model_dir + ": holds both " + kSingleFile + " and " + kIndexFile + ", which does not name it; remove the one that is not the model");
+      return corrupt(model_dir + ": holds both " + kSingleFile + " and " + kIndexFile +
+                     ", which does not name it; remove the one that is not the model");
   } else if (!file_exists(single)) {
     return Error{ErrorCode::kNotFound, model_dir + ": no " + kSingleFile + " and no " + kIndexFile + other_weight_files(model_dir), {}};
   }

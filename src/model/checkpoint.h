@@ -18,7 +18,7 @@ namespace quire::model {
 
 // One tensor of the checkpoint, still in the mapped file.
 struct CheckpointTensor {
-  std::string dtype;                 // as the file says: "F32", "F16", "BF16", ...
+  std::string dtype;  // as the file says: "F32", "F16", "BF16", ...
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;  // little-endian, row-major; lives as long as the Checkpoint
   std::string file;                  // file name, for messages
@@ -43,7 +43,7 @@ class Checkpoint {
 
 // A parameter that the model needs, by its Hugging Face name.
 struct ParameterSpec {
-  std::string name;                  // "model.layers.0.self_attn.q_proj.weight"
+  std::string name;  // "model.layers.0.self_attn.q_proj.weight"
   std::vector<std::int64_t> shape;
 };
 
@@ -56,7 +56,10 @@ class WeightSource {
   virtual ~WeightSource() = default;
   // The raw tensor of `parameter` (one of parameters_of the same spec): kF32, kF16 or kBF16, row-major, not aligned. Valid until the
   // next call on the same thread. Calls from several threads are allowed. NaN and infinity are refused (kCorrupt), naming the element.
-  struct Raw { DType dtype; std::span<const std::byte> bytes; };
+  struct Raw {
+    DType dtype;
+    std::span<const std::byte> bytes;
+  };
   [[nodiscard]] virtual Result<Raw> read(const ParameterSpec& parameter) = 0;
   // Tensors of the files that are left out only because of `--relaxed unused-tensors`; empty otherwise.
   [[nodiscard]] virtual std::vector<std::string> ignored_tensors() const { return {}; }
@@ -65,7 +68,8 @@ class WeightSource {
 // Two-sided ledger check: every parameter present with the right shape and a float dtype, every tensor of the file used or on
 // the ignorable list (rotary_emb.inv_freq, and lm_head.weight when tied AND equal to embed_tokens; a tied lm_head that differs is
 // refused). Unknown tensors are refused by name (all of them, up to 10, with a count) unless `relaxed_unused_tensors`.
-[[nodiscard]] Result<std::unique_ptr<WeightSource>> open_checkpoint_weights(const std::string& model_dir, const ModelSpec& spec, bool relaxed_unused_tensors);
+[[nodiscard]] Result<std::unique_ptr<WeightSource>> open_checkpoint_weights(const std::string& model_dir, const ModelSpec& spec,
+                                                                            bool relaxed_unused_tensors);
 
 // --load-format dummy: deterministic values from (seed, parameter name, element index) alone, in `spec.dtype`: norms 1 + small, others
 // normal-like with standard deviation 0.02, finite. Same bits on every machine and whatever the order of reads.

@@ -48,11 +48,11 @@ constexpr std::array kFields = {
     neutral("no_rope_layers"), neutral("no_rope_layer_interval"), neutral("alibi", "[false]"), neutral("use_alibi", "[false]"),
     neutral("attn_logit_softcapping"), neutral("final_logit_softcapping"), neutral("query_pre_attn_scalar"), neutral("clip_qkv"),
     neutral("attention_multiplier"), neutral("embedding_multiplier", "[1]"), neutral("residual_multiplier", "[1]"), neutral("logits_scaling", "[1]"),
-    neutral("logit_scale", "[1]"), neutral("scale_emb", "[1]"), neutral("scale_depth"), neutral("dim_model_base"),
-    neutral("use_qk_norm", "[false]"), neutral("qk_layernorm", "[false]"), neutral("qk_norm", "[false]"), neutral("attention_sinks", "[false]"),
-    neutral("qkv_bias", "[false]"), neutral("use_bias", "[false]"), neutral("bias", "[false]"), neutral("lm_head_bias", "[false]"),
-    neutral("parallel_attn", "[false]"), neutral("use_parallel_residual", "[false]"), neutral("norm_type", R"(["rmsnorm", "rms_norm"])"),
-    neutral("num_experts", "[0]"), neutral("num_local_experts", "[0]"), neutral("n_routed_experts", "[0]"), neutral("num_experts_per_tok", "[0]"),
+    neutral("logit_scale", "[1]"), neutral("scale_emb", "[1]"), neutral("scale_depth"), neutral("dim_model_base"), neutral("use_qk_norm", "[false]"),
+    neutral("qk_layernorm", "[false]"), neutral("qk_norm", "[false]"), neutral("attention_sinks", "[false]"), neutral("qkv_bias", "[false]"),
+    neutral("use_bias", "[false]"), neutral("bias", "[false]"), neutral("lm_head_bias", "[false]"), neutral("parallel_attn", "[false]"),
+    neutral("use_parallel_residual", "[false]"), neutral("norm_type", R"(["rmsnorm", "rms_norm"])"), neutral("num_experts", "[0]"),
+    neutral("num_local_experts", "[0]"), neutral("n_routed_experts", "[0]"), neutral("num_experts_per_tok", "[0]"),
     neutral("num_nextn_predict_layers", "[0]"), neutral("is_encoder_decoder", "[false]"), neutral("add_cross_attention", "[false]"),
     neutral("pruned_heads", "[{}]"), neutral("per_layer_config"), neutral("vision_config"), neutral("text_config"), neutral("audio_config"),
     neutral("num_kv_shared_layers", "[0]"), neutral("kv_cache_scheme"), neutral("attention_type", R"(["full_attention"])"),
@@ -61,19 +61,21 @@ constexpr std::array kFields = {
     length("model_max_length"), length("max_target_positions"),
 
     // Where a file came from, and how Python should load it. auto_map names code of the repository itself; `architectures` decides here.
-    ignorable("_name_or_path"), ignorable("name_or_path"), ignorable("_commit_hash"), ignorable("transformers_version"), ignorable("transformers.js_config"),
-    ignorable("auto_map"), ignorable("custom_pipelines"), ignorable("tokenizer_class"), ignorable("processor_class"), ignorable("unsloth_version"),
-    ignorable("unsloth_fixed"), ignorable("_attn_implementation"), ignorable("attn_implementation"), ignorable("_attn_implementation_autoset"),
-    ignorable("_attn_implementation_internal"), ignorable("_experts_implementation"), ignorable("_flash_attn_2_enabled"), ignorable("use_flash_attention"),
-    ignorable("use_flash_attention_2"), ignorable("base_model_tp_plan"), ignorable("base_model_pp_plan"), ignorable("torchscript"), ignorable("use_bfloat16"),
+    ignorable("_name_or_path"), ignorable("name_or_path"), ignorable("_commit_hash"), ignorable("transformers_version"),
+    ignorable("transformers.js_config"), ignorable("auto_map"), ignorable("custom_pipelines"), ignorable("tokenizer_class"),
+    ignorable("processor_class"), ignorable("unsloth_version"), ignorable("unsloth_fixed"), ignorable("_attn_implementation"),
+    ignorable("attn_implementation"), ignorable("_attn_implementation_autoset"), ignorable("_attn_implementation_internal"),
+    ignorable("_experts_implementation"), ignorable("_flash_attn_2_enabled"), ignorable("use_flash_attention"), ignorable("use_flash_attention_2"),
+    ignorable("base_model_tp_plan"), ignorable("base_model_pp_plan"), ignorable("torchscript"), ignorable("use_bfloat16"),
     ignorable("tf_legacy_loss"), ignorable("neftune_noise_alpha"), ignorable("is_llama_config"), ignorable("model_name"), ignorable("license"),
 
     // Training only.
-    ignorable("initializer_range"), ignorable("initializer_factor"), ignorable("attention_dropout"), ignorable("hidden_dropout"), ignorable("hidden_dropout_prob"),
-    ignorable("attention_probs_dropout_prob"), ignorable("attn_pdrop"), ignorable("embd_pdrop"), ignorable("resid_pdrop"), ignorable("resid_dropout"),
-    ignorable("embd_dropout"), ignorable("dropout"), ignorable("mlp_dropout"), ignorable("classifier_dropout"), ignorable("gradient_checkpointing"),
-    ignorable("router_aux_loss_coef"), ignorable("output_router_logits"), ignorable("loss_type"), ignorable("max_z_loss"), ignorable("z_loss_coefficient"),
-    ignorable("train_seq_len"), ignorable("fused_rms_norm"), ignorable("fused_cross_entropy"), ignorable("ep_size"),
+    ignorable("initializer_range"), ignorable("initializer_factor"), ignorable("attention_dropout"), ignorable("hidden_dropout"),
+    ignorable("hidden_dropout_prob"), ignorable("attention_probs_dropout_prob"), ignorable("attn_pdrop"), ignorable("embd_pdrop"),
+    ignorable("resid_pdrop"), ignorable("resid_dropout"), ignorable("embd_dropout"), ignorable("dropout"), ignorable("mlp_dropout"),
+    ignorable("classifier_dropout"), ignorable("gradient_checkpointing"), ignorable("router_aux_loss_coef"), ignorable("output_router_logits"),
+    ignorable("loss_type"), ignorable("max_z_loss"), ignorable("z_loss_coefficient"), ignorable("train_seq_len"), ignorable("fused_rms_norm"),
+    ignorable("fused_cross_entropy"), ignorable("ep_size"),
 
     // How a Python forward pass returns its results or keeps its cache; heads and tasks of other model kinds.
     ignorable("use_cache"), ignorable("output_attentions"), ignorable("output_hidden_states"), ignorable("output_scores"), ignorable("output_logits"),
@@ -109,7 +111,8 @@ bool same_value(const json::value& a, const json::value& b) {
 // layer_types lists one attention kind per layer; only full attention is built.
 bool all_full_attention(const json::value& value) {
   const json::array* list = value.if_array();
-  return list != nullptr && std::all_of(list->begin(), list->end(), [](const json::value& v) { return v.is_string() && v.get_string() == "full_attention"; });
+  return list != nullptr &&
+         std::all_of(list->begin(), list->end(), [](const json::value& v) { return v.is_string() && v.get_string() == "full_attention"; });
 }
 
 void check_neutral(const ConfigField& field, const json::value& value, Findings& findings) {
@@ -130,7 +133,8 @@ void check_length(const ConfigField& field, const json::value& value, const json
   const auto stated = finite_number(value);
   const auto limit = positions == nullptr ? std::nullopt : finite_number(*positions);
   if (!stated || (limit && *stated < *limit))
-    findings.wrong(std::string(field.name) + " = " + shown(value) + " contradicts max_position_embeddings = " + (positions == nullptr ? "(absent)" : shown(*positions)));
+    findings.wrong(std::string(field.name) + " = " + shown(value) +
+                   " contradicts max_position_embeddings = " + (positions == nullptr ? "(absent)" : shown(*positions)));
 }
 
 }  // namespace
@@ -142,7 +146,8 @@ void check_config_fields(const json::object& config, Findings& findings) {
     const std::string_view name(entry.key().data(), entry.key().size());
     const ConfigField* field = find_field(name);
     if (field == nullptr) {
-      findings.unsupported("unknown field " + shown_text(name) + " = " + shown(entry.value()) + did_you_mean(name, names) + ", which may change the model's results");
+      findings.unsupported("unknown field " + shown_text(name) + " = " + shown(entry.value()) + did_you_mean(name, names) +
+                           ", which may change the model's results");
       continue;
     }
     if (field->fate == Fate::kNeutral) check_neutral(*field, entry.value(), findings);

@@ -61,9 +61,21 @@ class DummyWeights final : public WeightSource {
     std::byte* const out = buffer.data();
     switch (dtype_) {
       case DType::kF32: fill(key, centre, count, [out](std::size_t i, float x) { std::memcpy(out + 4 * i, &x, 4); }); break;
-      case DType::kF16: fill(key, centre, count, [out](std::size_t i, float x) { const Float16 h = to_float16(x); std::memcpy(out + 2 * i, &h, 2); }); break;
-      case DType::kBF16: fill(key, centre, count, [out](std::size_t i, float x) { const BFloat16 h = to_bfloat16(x); std::memcpy(out + 2 * i, &h, 2); }); break;
-      case DType::kI32: case DType::kI64: case DType::kU8: QUIRE_CHECK(false) << "no dummy weights of " << dtype_name(dtype_);
+      case DType::kF16:
+        fill(key, centre, count, [out](std::size_t i, float x) {
+          const Float16 h = to_float16(x);
+          std::memcpy(out + 2 * i, &h, 2);
+        });
+        break;
+      case DType::kBF16:
+        fill(key, centre, count, [out](std::size_t i, float x) {
+          const BFloat16 h = to_bfloat16(x);
+          std::memcpy(out + 2 * i, &h, 2);
+        });
+        break;
+      case DType::kI32:
+      case DType::kI64:
+      case DType::kU8: QUIRE_CHECK(false) << "no dummy weights of " << dtype_name(dtype_);
     }
     return Raw{dtype_, buffer};
   }

@@ -68,7 +68,8 @@ bool is_commit_hash(std::string_view text) {
 }
 
 bool looks_like_path(const std::string& model) {
-  return model.front() == '.' || model.front() == '/' || model.front() == '~' || model.back() == '/' || std::count(model.begin(), model.end(), '/') > 1;
+  return model.front() == '.' || model.front() == '/' || model.front() == '~' || model.back() == '/' ||
+         std::count(model.begin(), model.end(), '/') > 1;
 }
 
 Error not_found(std::string text) { return Error{ErrorCode::kNotFound, std::move(text), "model"}; }
@@ -95,8 +96,9 @@ Result<std::string> resolve_in_cache(const std::string& model, const std::string
   std::string folder = "models--" + model;
   if (const std::size_t slash = folder.find('/'); slash != std::string::npos) folder.replace(slash, 1, "--");
   const std::string repository = cache + "/" + folder;
-  const std::string missing = shown_text(model) + " is no folder here, and revision " + shown_text(revision) + " of it is not in the local Hugging Face cache (looked in " + repository +
-                              "); download it with '" + download_command(model, revision) + "'";
+  const std::string missing = shown_text(model) + " is no folder here, and revision " + shown_text(revision) +
+                              " of it is not in the local Hugging Face cache (looked in " + repository + "); download it with '" +
+                              download_command(model, revision) + "'";
   auto hash = commit_of(repository, revision, missing);
   if (!hash.ok()) return hash.error();
   const std::string snapshot = repository + "/snapshots/" + hash.value();
@@ -117,7 +119,8 @@ Result<std::string> resolve_model_dir(const std::string& model, const std::strin
   if (fs::is_directory(path, ec)) return path;
   if (file_exists(path)) return invalid(shown_text(model) + " is a file; a folder with config.json and safetensors is needed", "model");
   if (looks_like_path(model)) return not_found(shown_text(model) + " looks like a path, and there is no such folder");
-  if (!is_hub_id(model)) return invalid(shown_text(model) + " is no folder here and no hub id (\"name\" or \"org/name\" of letters, digits, '-', '_', '.')", "model");
+  if (!is_hub_id(model))
+    return invalid(shown_text(model) + " is no folder here and no hub id (\"name\" or \"org/name\" of letters, digits, '-', '_', '.')", "model");
   if (!revision.empty() && !is_revision(revision)) return invalid(shown_text(revision) + " is not a branch, tag or commit hash", "revision");
   return resolve_in_cache(model, revision.empty() ? "main" : revision);
 }

@@ -26,11 +26,20 @@ class DuplicateKeyHandler {
 
   bool on_document_begin(ErrorCode&) { return true; }
   bool on_document_end(ErrorCode&) { return true; }
-  bool on_object_begin(ErrorCode&) { open_.emplace_back(); return true; }
-  bool on_object_end(std::size_t, ErrorCode&) { open_.pop_back(); return true; }
+  bool on_object_begin(ErrorCode&) {
+    open_.emplace_back();
+    return true;
+  }
+  bool on_object_end(std::size_t, ErrorCode&) {
+    open_.pop_back();
+    return true;
+  }
   bool on_array_begin(ErrorCode&) { return true; }
   bool on_array_end(std::size_t, ErrorCode&) { return true; }
-  bool on_key_part(Text part, std::size_t, ErrorCode&) { key_.append(part.data(), part.size()); return true; }
+  bool on_key_part(Text part, std::size_t, ErrorCode&) {
+    key_.append(part.data(), part.size());
+    return true;
+  }
   bool on_key(Text part, std::size_t, ErrorCode& ec) {
     key_.append(part.data(), part.size());
     if (!open_.back().insert(key_).second) {
@@ -105,10 +114,14 @@ std::optional<std::int64_t> exact_integer(const boost::json::value& value) {
 
 std::optional<double> finite_number(const boost::json::value& value) {
   double d = 0;
-  if (value.is_int64()) d = static_cast<double>(value.get_int64());
-  else if (value.is_uint64()) d = static_cast<double>(value.get_uint64());
-  else if (value.is_double()) d = value.get_double();
-  else return std::nullopt;
+  if (value.is_int64())
+    d = static_cast<double>(value.get_int64());
+  else if (value.is_uint64())
+    d = static_cast<double>(value.get_uint64());
+  else if (value.is_double())
+    d = value.get_double();
+  else
+    return std::nullopt;
   return std::isfinite(d) ? std::optional<double>(d) : std::nullopt;
 }
 

@@ -35,7 +35,10 @@ class Findings {
   // The file contradicts itself or leaves its allowed range.
   void wrong(std::string text) { texts_.push_back(std::move(text)); }
   // Understood, but not implemented here.
-  void unsupported(std::string text) { any_unsupported_ = true; texts_.push_back(std::move(text)); }
+  void unsupported(std::string text) {
+    any_unsupported_ = true;
+    texts_.push_back(std::move(text));
+  }
   [[nodiscard]] bool empty() const { return texts_.empty(); }
   // OK when empty; else one error naming `file` and at most 20 findings.
   [[nodiscard]] Status status(const std::string& file) const;

@@ -78,7 +78,8 @@ RopeKind RopeBlock::kind() {
   const std::string type = value.is_string() ? std::string(value.get_string().data(), value.get_string().size()) : std::string();
   const auto* found = std::find(kTypes.begin(), kTypes.end(), type);
   if (found == kTypes.end()) {
-    findings_.unsupported(full(newer ? "rope_type" : "type") + " = " + shown(value) + " is not implemented (known: default, linear, dynamic, llama3, yarn)" + did_you_mean(type, kTypes));
+    findings_.unsupported(full(newer ? "rope_type" : "type") + " = " + shown(value) +
+                          " is not implemented (known: default, linear, dynamic, llama3, yarn)" + did_you_mean(type, kTypes));
     return RopeKind::kDefault;
   }
   return static_cast<RopeKind>(found - kTypes.begin());
@@ -88,8 +89,10 @@ RopeKind RopeBlock::kind() {
 void RopeBlock::check_known(RopeKind kind) {
   std::vector<std::string_view> known = {"rope_type", "type", "rope_theta"};
   std::vector<std::string_view> one = {"partial_rotary_factor"};  // accepted when 1
-  if (kind == RopeKind::kDefault) one.push_back("factor");
-  else known.push_back("factor");
+  if (kind == RopeKind::kDefault)
+    one.push_back("factor");
+  else
+    known.push_back("factor");
   if (kind != RopeKind::kDefault && kind != RopeKind::kLinear) known.push_back("original_max_position_embeddings");
   if (kind == RopeKind::kLlama3) known.insert(known.end(), {"low_freq_factor", "high_freq_factor"});
   if (kind == RopeKind::kYarn) {
@@ -103,7 +106,8 @@ void RopeBlock::check_known(RopeKind kind) {
       if (finite_number(entry.value()) != 1.0) findings_.unsupported(full(field) + " = " + shown(entry.value()) + " is not implemented (only 1)");
       continue;
     }
-    findings_.unsupported("unknown field " + shown_text(full(field)) + " = " + shown(entry.value()) + " for rope type '" + std::string(kTypes[static_cast<std::size_t>(kind)]) + "'" + did_you_mean(field, known));
+    findings_.unsupported("unknown field " + shown_text(full(field)) + " = " + shown(entry.value()) + " for rope type '" +
+                          std::string(kTypes[static_cast<std::size_t>(kind)]) + "'" + did_you_mean(field, known));
   }
 }
 
@@ -115,8 +119,10 @@ void RopeBlock::parse_yarn(RopeSpec& rope) {
   rope.mscale = number("mscale", 0.0, 0.0, 1e3);
   rope.mscale_all_dim = number("mscale_all_dim", 0.0, 0.0, 1e3);
   if (!present("truncate")) return;
-  if (const bool* truncate = fields_.at("truncate").if_bool()) rope.truncate = *truncate;
-  else findings_.wrong(full("truncate") + " = " + shown(fields_.at("truncate")) + " must be true or false");
+  if (const bool* truncate = fields_.at("truncate").if_bool())
+    rope.truncate = *truncate;
+  else
+    findings_.wrong(full("truncate") + " = " + shown(fields_.at("truncate")) + " must be true or false");
 }
 
 RopeSpec RopeBlock::parse(std::int64_t max_position_embeddings) {
@@ -127,16 +133,19 @@ RopeSpec RopeBlock::parse(std::int64_t max_position_embeddings) {
   if (rope.kind == RopeKind::kDefault) return rope;
   rope.factor = required("factor", 1.0, kMaxFactor);
   switch (rope.kind) {
-    case RopeKind::kDefault: case RopeKind::kLinear: break;
+    case RopeKind::kDefault:
+    case RopeKind::kLinear: break;
     case RopeKind::kDynamic:
       // Files disagree on what this field would mean here; the known implementations use max_position_embeddings.
       if (original_length(max_position_embeddings) != max_position_embeddings)
-        findings_.unsupported(full("original_max_position_embeddings") + " other than max_position_embeddings is not implemented for rope type 'dynamic'");
+        findings_.unsupported(full("original_max_position_embeddings") +
+                              " other than max_position_embeddings is not implemented for rope type 'dynamic'");
       break;
     case RopeKind::kLlama3:
       rope.low_freq_factor = required("low_freq_factor", 1e-6, 1e6);
       rope.high_freq_factor = required("high_freq_factor", 1e-6, 1e6);
-      if (rope.high_freq_factor <= rope.low_freq_factor) findings_.wrong(full("high_freq_factor") + " must be greater than " + full("low_freq_factor"));
+      if (rope.high_freq_factor <= rope.low_freq_factor)
+        findings_.wrong(full("high_freq_factor") + " must be greater than " + full("low_freq_factor"));
       rope.original_max_position_embeddings = original_length(max_position_embeddings);
       break;
     case RopeKind::kYarn:
@@ -148,9 +157,10 @@ RopeSpec RopeBlock::parse(std::int64_t max_position_embeddings) {
 }
 
 bool same(const RopeSpec& a, const RopeSpec& b) {
-  return a.kind == b.kind && a.theta == b.theta && a.factor == b.factor && a.low_freq_factor == b.low_freq_factor && a.high_freq_factor == b.high_freq_factor &&
-         a.original_max_position_embeddings == b.original_max_position_embeddings && a.beta_fast == b.beta_fast && a.beta_slow == b.beta_slow &&
-         a.attention_factor == b.attention_factor && a.mscale == b.mscale && a.mscale_all_dim == b.mscale_all_dim && a.truncate == b.truncate;
+  return a.kind == b.kind && a.theta == b.theta && a.factor == b.factor && a.low_freq_factor == b.low_freq_factor &&
+         a.high_freq_factor == b.high_freq_factor && a.original_max_position_embeddings == b.original_max_position_embeddings &&
+         a.beta_fast == b.beta_fast && a.beta_slow == b.beta_slow && a.attention_factor == b.attention_factor && a.mscale == b.mscale &&
+         a.mscale_all_dim == b.mscale_all_dim && a.truncate == b.truncate;
 }
 
 // An object, or nullptr for absent, null and {} (which says nothing).
@@ -183,8 +193,10 @@ RopeSpec parse_rope(const json::object& config, std::int64_t max_position_embedd
     if (fields == nullptr) continue;
     RopeBlock parser(*fields, name, findings);
     RopeSpec parsed = parser.parse(max_position_embeddings);
-    if (!parser.states_theta()) parsed.theta = top_theta.value_or(stated ? stated->theta : parsed.theta);
-    else if (top_theta && *top_theta != parsed.theta) findings.wrong(std::string(name) + ".rope_theta contradicts rope_theta = " + shown(*config.if_contains("rope_theta")));
+    if (!parser.states_theta())
+      parsed.theta = top_theta.value_or(stated ? stated->theta : parsed.theta);
+    else if (top_theta && *top_theta != parsed.theta)
+      findings.wrong(std::string(name) + ".rope_theta contradicts rope_theta = " + shown(*config.if_contains("rope_theta")));
     if (stated && !same(*stated, parsed)) findings.wrong("rope_scaling contradicts rope_parameters");
     if (!stated) stated = parsed;
   }

@@ -53,7 +53,8 @@ double yarn_magnitude(double factor, double mscale) { return factor <= 1.0 ? 1.0
 
 double yarn_attention_scale(const RopeSpec& rope) {
   if (rope.attention_factor) return *rope.attention_factor;
-  if (rope.mscale != 0.0 && rope.mscale_all_dim != 0.0) return yarn_magnitude(rope.factor, rope.mscale) / yarn_magnitude(rope.factor, rope.mscale_all_dim);
+  if (rope.mscale != 0.0 && rope.mscale_all_dim != 0.0)
+    return yarn_magnitude(rope.factor, rope.mscale) / yarn_magnitude(rope.factor, rope.mscale_all_dim);
   return yarn_magnitude(rope.factor, 1.0);
 }
 
@@ -67,7 +68,8 @@ double dynamic_theta(const RopeSpec& rope, double original, double served, std::
 
 RopeTable rope_table(const RopeSpec& rope, std::int32_t head_dim, std::int64_t max_position_embeddings, std::int64_t max_model_len) {
   QUIRE_CHECK(head_dim > 0 && head_dim % 2 == 0) << "head_dim " << head_dim;
-  const auto original = static_cast<double>(rope.original_max_position_embeddings > 0 ? rope.original_max_position_embeddings : max_position_embeddings);
+  const auto original =
+      static_cast<double>(rope.original_max_position_embeddings > 0 ? rope.original_max_position_embeddings : max_position_embeddings);
   RopeTable table;
   if (rope.kind == RopeKind::kDynamic) {
     QUIRE_CHECK_GT(head_dim, 2);
@@ -76,7 +78,8 @@ RopeTable rope_table(const RopeSpec& rope, std::int32_t head_dim, std::int64_t m
   }
   table.inv_freq = base_frequencies(rope.theta, head_dim);
   switch (rope.kind) {
-    case RopeKind::kDefault: case RopeKind::kDynamic: break;
+    case RopeKind::kDefault:
+    case RopeKind::kDynamic: break;
     case RopeKind::kLinear:
       for (double& frequency : table.inv_freq) frequency /= rope.factor;
       break;

@@ -19,9 +19,21 @@ constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr std::size_t kMaxDepth = 8;  // the format needs 3
 constexpr std::size_t kMaxRank = 8;
 
-constexpr std::array<std::pair<std::string_view, std::size_t>, 15> kDtypes = {{
-    {"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"I64", 8}, {"I32", 4}, {"I16", 2}, {"I8", 1},
-    {"U64", 8}, {"U32", 4}, {"U16", 2}, {"U8", 1}, {"BOOL", 1}}};
+constexpr std::array<std::pair<std::string_view, std::size_t>, 15> kDtypes = {{{"F64", 8},
+                                                                               {"F32", 4},
+                                                                               {"F16", 2},
+                                                                               {"BF16", 2},
+                                                                               {"F8_E4M3", 1},
+                                                                               {"F8_E5M2", 1},
+                                                                               {"I64", 8},
+                                                                               {"I32", 4},
+                                                                               {"I16", 2},
+                                                                               {"I8", 1},
+                                                                               {"U64", 8},
+                                                                               {"U32", 4},
+                                                                               {"U16", 2},
+                                                                               {"U8", 1},
+                                                                               {"BOOL", 1}}};
 
 Error corrupt(const std::string& file, const std::string& text) { return Error{ErrorCode::kCorrupt, file + ": " + text, {}}; }
 
@@ -36,9 +48,11 @@ Result<std::uint64_t> header_length(std::span<const std::byte> bytes, const std:
     return corrupt(file, "truncated: " + std::to_string(bytes.size()) + " bytes, a safetensors file starts with an 8-byte header length");
   const std::uint64_t length = little_endian_u64(bytes);
   if (length > kMaxHeaderBytes)
-    return corrupt(file, "header length " + std::to_string(length) + " is over the limit of " + std::to_string(kMaxHeaderBytes) + " (not a safetensors file?)");
+    return corrupt(
+        file, "header length " + std::to_string(length) + " is over the limit of " + std::to_string(kMaxHeaderBytes) + " (not a safetensors file?)");
   if (length > bytes.size() - kLengthBytes)
-    return corrupt(file, "truncated: the header takes " + std::to_string(length) + " bytes, the file has " + std::to_string(bytes.size() - kLengthBytes) + " after the length");
+    return corrupt(file, "truncated: the header takes " + std::to_string(length) + " bytes, the file has " +
+                             std::to_string(bytes.size() - kLengthBytes) + " after the length");
   return length;
 }
 
@@ -71,7 +85,8 @@ Status check_size(const SafetensorsEntry& entry, const std::string& file, const 
   }
   const std::uint64_t actual = entry.end - entry.begin;
   if (static_cast<std::uint64_t>(expected) != actual)
-    return corrupt(file, tensor + ": shape " + shape_text(entry.shape) + " of " + entry.dtype + " takes " + std::to_string(expected) + " bytes, data_offsets span " + std::to_string(actual));
+    return corrupt(file, tensor + ": shape " + shape_text(entry.shape) + " of " + entry.dtype + " takes " + std::to_string(expected) +
+                             " bytes, data_offsets span " + std::to_string(actual));
   return {};
 }
 
@@ -92,7 +107,8 @@ Result<SafetensorsEntry> parse_entry(std::string_view name, const json::value& v
     return Error{ErrorCode::kUnsupported, file + ": " + tensor + ": dtype " + shown_text(entry.dtype) + " is not known to this build", {}};
   auto shape = counts(fields->if_contains("shape"), file, tensor + ": shape");
   if (!shape.ok()) return shape.error();
-  if (shape->size() > kMaxRank) return corrupt(file, tensor + ": " + std::to_string(shape->size()) + " dimensions, at most " + std::to_string(kMaxRank) + " are allowed");
+  if (shape->size() > kMaxRank)
+    return corrupt(file, tensor + ": " + std::to_string(shape->size()) + " dimensions, at most " + std::to_string(kMaxRank) + " are allowed");
   entry.shape = std::move(shape).value();
   auto offsets = counts(fields->if_contains("data_offsets"), file, tensor + ": data_offsets");
   if (!offsets.ok()) return offsets.error();
@@ -100,7 +116,8 @@ Result<SafetensorsEntry> parse_entry(std::string_view name, const json::value& v
   entry.begin = static_cast<std::uint64_t>(offsets.value()[0]);
   entry.end = static_cast<std::uint64_t>(offsets.value()[1]);
   if (entry.begin > entry.end || entry.end > data_bytes)
-    return corrupt(file, tensor + ": data_offsets [" + std::to_string(entry.begin) + ", " + std::to_string(entry.end) + ") leave the data section of " + std::to_string(data_bytes) + " bytes (truncated file?)");
+    return corrupt(file, tensor + ": data_offsets [" + std::to_string(entry.begin) + ", " + std::to_string(entry.end) +
+                             ") leave the data section of " + std::to_string(data_bytes) + " bytes (truncated file?)");
   QUIRE_RETURN_IF_ERROR(check_size(entry, file, tensor));
   return entry;
 }
@@ -109,7 +126,8 @@ Status check_metadata(const json::value& value, const std::string& file) {
   const json::object* fields = value.if_object();
   if (fields == nullptr) return corrupt(file, "__metadata__ must be an object of strings");
   for (const auto& field : *fields)
-    if (!field.value().is_string()) return corrupt(file, "__metadata__ entry " + shown_text({field.key().data(), field.key().size()}) + " must be a string");
+    if (!field.value().is_string())
+      return corrupt(file, "__metadata__ entry " + shown_text({field.key().data(), field.key().size()}) + " must be a string");
   return {};
 }
 
@@ -119,11 +137,13 @@ Status check_coverage(const std::vector<SafetensorsEntry>& entries, std::uint64_
   for (const SafetensorsEntry& entry : entries) {
     if (entry.begin != covered)
       return corrupt(file, "tensor " + shown_text(entry.name) + " starts at byte " + std::to_string(entry.begin) + " of the data section, " +
-                               (entry.begin < covered ? "overlapping the tensor before it, which ends at " : "leaving a gap after byte ") + std::to_string(covered));
+                               (entry.begin < covered ? "overlapping the tensor before it, which ends at " : "leaving a gap after byte ") +
+                               std::to_string(covered));
     covered = entry.end;
   }
   if (covered != data_bytes)
-    return corrupt(file, std::to_string(data_bytes - covered) + " bytes at the end of the data section belong to no tensor (" + std::to_string(covered) + " of " + std::to_string(data_bytes) + " covered)");
+    return corrupt(file, std::to_string(data_bytes - covered) + " bytes at the end of the data section belong to no tensor (" +
+                             std::to_string(covered) + " of " + std::to_string(data_bytes) + " covered)");
   return {};
 }
 
@@ -157,9 +177,8 @@ Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> file_byte
     if (!entry.ok()) return entry.error();
     header.entries.push_back(std::move(entry).value());
   }
-  std::sort(header.entries.begin(), header.entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
-    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
-  });
+  std::sort(header.entries.begin(), header.entries.end(),
+            [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name); });
   QUIRE_RETURN_IF_ERROR(check_coverage(header.entries, data_bytes, file));
   return header;
 }

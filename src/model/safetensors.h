@@ -13,9 +13,9 @@ namespace quire::model {
 
 struct SafetensorsEntry {
   std::string name;
-  std::string dtype;                // one of the names of safetensors_dtype_bytes
-  std::vector<std::int64_t> shape;  // every length >= 0
-  std::uint64_t begin = 0, end = 0; // byte range inside the data section
+  std::string dtype;                 // one of the names of safetensors_dtype_bytes
+  std::vector<std::int64_t> shape;   // every length >= 0
+  std::uint64_t begin = 0, end = 0;  // byte range inside the data section
 };
 
 struct SafetensorsHeader {

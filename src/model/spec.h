@@ -20,12 +20,12 @@ struct RopeSpec {
   RopeKind kind = RopeKind::kDefault;
   double theta = 10000.0;
   double factor = 1.0;
-  double low_freq_factor = 1.0, high_freq_factor = 4.0;       // llama3
-  std::int64_t original_max_position_embeddings = 0;          // llama3, yarn, dynamic; 0: max_position_embeddings
-  double beta_fast = 32.0, beta_slow = 1.0;                   // yarn
-  std::optional<double> attention_factor;                     // yarn: overrides 0.1 ln(factor) + 1
-  double mscale = 0.0, mscale_all_dim = 0.0;                  // yarn, DeepSeek's form; 0: absent
-  bool truncate = true;                                       // yarn: round the correction range
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;  // llama3
+  std::int64_t original_max_position_embeddings = 0;     // llama3, yarn, dynamic; 0: max_position_embeddings
+  double beta_fast = 32.0, beta_slow = 1.0;              // yarn
+  std::optional<double> attention_factor;                // yarn: overrides 0.1 ln(factor) + 1
+  double mscale = 0.0, mscale_all_dim = 0.0;             // yarn, DeepSeek's form; 0: absent
+  bool truncate = true;                                  // yarn: round the correction range
 };
 
 struct ModelSpec {
@@ -40,7 +40,7 @@ struct ModelSpec {
   bool attention_bias = false;  // biases on q, k, v, o
   bool mlp_bias = false;
   bool tie_word_embeddings = false;
-  DType dtype = DType::kBF16;   // "dtype" or "torch_dtype"; float32 when absent
+  DType dtype = DType::kBF16;          // "dtype" or "torch_dtype"; float32 when absent
   std::vector<TokenId> eos_token_ids;  // config.json's eos_token_id (number or list)
   std::optional<TokenId> bos_token_id;
 };

@@ -34,7 +34,9 @@ class ConfigReader {
     return value == nullptr || value->is_null() ? nullptr : value;
   }
   std::int64_t size(const std::string& field, std::int64_t most);
-  std::int64_t size_or(const std::string& field, std::int64_t most, std::int64_t absent) { return get(field) == nullptr ? absent : size(field, most); }
+  std::int64_t size_or(const std::string& field, std::int64_t most, std::int64_t absent) {
+    return get(field) == nullptr ? absent : size(field, most);
+  }
   bool flag(const std::string& field);
   void read_architecture(ModelSpec& spec);
   void read_heads(ModelSpec& spec);
@@ -70,14 +72,16 @@ void ConfigReader::read_architecture(ModelSpec& spec) {
   const json::value* value = get("architectures");
   const json::array* list = value == nullptr ? nullptr : value->if_array();
   if (list == nullptr || list->size() != 1 || !list->front().is_string()) {
-    findings_.unsupported("architectures = " + (value == nullptr ? "(absent)" : shown(*value)) + " must name one architecture (known: " + known + ")");
+    findings_.unsupported("architectures = " + (value == nullptr ? "(absent)" : shown(*value)) + " must name one architecture (known: " + known +
+                          ")");
     return;
   }
   spec.architecture.assign(list->front().get_string().data(), list->front().get_string().size());
   const auto& names = known_architectures();
   if (std::find(names.begin(), names.end(), spec.architecture) == names.end()) {
     const std::vector<std::string_view> candidates(names.begin(), names.end());
-    findings_.unsupported("architecture " + shown_text(spec.architecture) + " is not implemented (known: " + known + ")" + did_you_mean(spec.architecture, candidates));
+    findings_.unsupported("architecture " + shown_text(spec.architecture) + " is not implemented (known: " + known + ")" +
+                          did_you_mean(spec.architecture, candidates));
   }
   spec.model_type = "llama";
   if (const json::value* type = get("model_type"); type != nullptr && (!type->is_string() || type->get_string() != "llama"))
@@ -88,16 +92,21 @@ void ConfigReader::read_heads(ModelSpec& spec) {
   spec.num_heads = static_cast<std::int32_t>(size("num_attention_heads", kMaxHeads));
   spec.num_kv_heads = static_cast<std::int32_t>(size_or("num_key_value_heads", kMaxHeads, spec.num_heads));
   if (spec.num_heads % spec.num_kv_heads != 0)
-    findings_.wrong("num_attention_heads = " + std::to_string(spec.num_heads) + " is not a multiple of num_key_value_heads = " + std::to_string(spec.num_kv_heads));
+    findings_.wrong("num_attention_heads = " + std::to_string(spec.num_heads) +
+                    " is not a multiple of num_key_value_heads = " + std::to_string(spec.num_kv_heads));
   if (get("head_dim") != nullptr) {
     spec.head_dim = static_cast<std::int32_t>(size("head_dim", kMaxHeadDim));
   } else {
     if (spec.hidden_size % spec.num_heads != 0)
-      findings_.wrong("hidden_size = " + std::to_string(spec.hidden_size) + " is not a multiple of num_attention_heads = " + std::to_string(spec.num_heads) + ", and head_dim is absent");
+      findings_.wrong("hidden_size = " + std::to_string(spec.hidden_size) +
+                      " is not a multiple of num_attention_heads = " + std::to_string(spec.num_heads) + ", and head_dim is absent");
     spec.head_dim = spec.hidden_size / spec.num_heads;
-    if (spec.head_dim > kMaxHeadDim) findings_.wrong("hidden_size / num_attention_heads = " + std::to_string(spec.head_dim) + " is over the limit of " + std::to_string(kMaxHeadDim));
+    if (spec.head_dim > kMaxHeadDim)
+      findings_.wrong("hidden_size / num_attention_heads = " + std::to_string(spec.head_dim) + " is over the limit of " +
+                      std::to_string(kMaxHeadDim));
   }
-  if (spec.head_dim % 2 != 0 || spec.head_dim == 0) findings_.wrong("head_dim = " + std::to_string(spec.head_dim) + " must be even: rotary embedding turns pairs");
+  if (spec.head_dim % 2 != 0 || spec.head_dim == 0)
+    findings_.wrong("head_dim = " + std::to_string(spec.head_dim) + " must be even: rotary embedding turns pairs");
 }
 
 DType ConfigReader::read_dtype() {
@@ -128,8 +137,10 @@ ModelSpec ConfigReader::read() {
   read_heads(spec);
   if (const json::value* eps = get("rms_norm_eps")) {
     const auto n = finite_number(*eps);
-    if (n && *n > 0 && *n <= 1) spec.rms_norm_eps = *n;
-    else findings_.wrong("rms_norm_eps = " + shown(*eps) + " must be a number above 0 and at most 1");
+    if (n && *n > 0 && *n <= 1)
+      spec.rms_norm_eps = *n;
+    else
+      findings_.wrong("rms_norm_eps = " + shown(*eps) + " must be a number above 0 and at most 1");
   }
   spec.attention_bias = flag("attention_bias");
   spec.mlp_bias = flag("mlp_bias");
@@ -139,8 +150,10 @@ ModelSpec ConfigReader::read() {
   spec.eos_token_ids = parse_token_ids(config_, "eos_token_id", spec.vocab_size, findings_);
   if (const json::value* bos = get("bos_token_id")) {
     const auto id = exact_integer(*bos);
-    if (id && *id >= 0 && *id < spec.vocab_size) spec.bos_token_id = static_cast<TokenId>(*id);
-    else findings_.wrong("bos_token_id = " + shown(*bos) + " must be a token id below vocab_size");
+    if (id && *id >= 0 && *id < spec.vocab_size)
+      spec.bos_token_id = static_cast<TokenId>(*id);
+    else
+      findings_.wrong("bos_token_id = " + shown(*bos) + " must be a token id below vocab_size");
   }
   return spec;
 }

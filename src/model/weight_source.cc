@@ -48,7 +48,10 @@ class CheckpointWeights final : public WeightSource {
     const DType dtype = *float_dtype(tensor.dtype);
     // Here rather than in open(): the pages are about to be read anyway, so the scan costs no second pass over the disk.
     if (const auto bad = first_non_finite(dtype, tensor.bytes))
-      return Error{ErrorCode::kCorrupt, tensor.file + ": tensor " + shown_text(parameter.name) + " of shape " + shape_text(tensor.shape) + " holds NaN or infinity, first at element " + std::to_string(*bad), {}};
+      return Error{ErrorCode::kCorrupt,
+                   tensor.file + ": tensor " + shown_text(parameter.name) + " of shape " + shape_text(tensor.shape) +
+                       " holds NaN or infinity, first at element " + std::to_string(*bad),
+                   {}};
     return Raw{dtype, tensor.bytes};
   }
 
@@ -69,14 +72,16 @@ Status check_needed(const Checkpoint& checkpoint, const std::vector<ParameterSpe
       continue;
     }
     const CheckpointTensor& tensor = found->second;
-    if (tensor.shape != parameter.shape) lying.push_back(parameter.name + " is " + shape_text(tensor.shape) + ", config.json says " + shape_text(parameter.shape));
+    if (tensor.shape != parameter.shape)
+      lying.push_back(parameter.name + " is " + shape_text(tensor.shape) + ", config.json says " + shape_text(parameter.shape));
     if (!float_dtype(tensor.dtype)) unreadable.push_back(parameter.name + " is " + tensor.dtype);
   }
   std::string text;
   if (!missing.empty()) text += std::to_string(missing.size()) + " missing tensors: " + first_names(missing);
   if (!missing.empty() && missing.back() == kLmHead && !spec.tie_word_embeddings) text += " (config.json says tie_word_embeddings false)";
   if (!lying.empty()) text += (text.empty() ? "" : "; ") + std::to_string(lying.size()) + " tensors of another shape: " + first_names(lying);
-  if (!unreadable.empty()) text += (text.empty() ? "" : "; ") + std::to_string(unreadable.size()) + " tensors not in F32, F16 or BF16: " + first_names(unreadable);
+  if (!unreadable.empty())
+    text += (text.empty() ? "" : "; ") + std::to_string(unreadable.size()) + " tensors not in F32, F16 or BF16: " + first_names(unreadable);
   if (text.empty()) return {};
   return Error{missing.empty() && lying.empty() ? ErrorCode::kUnsupported : ErrorCode::kCorrupt, model_dir + ": " + text, {}};
 }
@@ -91,7 +96,8 @@ Status check_tied_head(const Checkpoint& checkpoint, const std::string& model_di
   const bool equal = head.dtype == embedding.dtype && head.shape == embedding.shape && head.bytes.size() == embedding.bytes.size() &&
                      (head.bytes.empty() || std::memcmp(head.bytes.data(), embedding.bytes.data(), head.bytes.size()) == 0);
   if (equal) return {};
-  return Error{ErrorCode::kCorrupt, model_dir + ": config.json says tie_word_embeddings true, but lm_head.weight differs from model.embed_tokens.weight", {}};
+  return Error{
+      ErrorCode::kCorrupt, model_dir + ": config.json says tie_word_embeddings true, but lm_head.weight differs from model.embed_tokens.weight", {}};
 }
 
 }  // namespace
@@ -114,7 +120,8 @@ Result<std::unique_ptr<WeightSource>> open_checkpoint_weights(const std::string&
     unused.push_back(shown_text(name));
   }
   if (!unused.empty()) {
-    const std::string text = model_dir + ": " + std::to_string(unused.size()) + " tensors that " + spec.architecture + " does not use: " + first_names(unused);
+    const std::string text =
+        model_dir + ": " + std::to_string(unused.size()) + " tensors that " + spec.architecture + " does not use: " + first_names(unused);
     if (!relaxed_unused_tensors) return Error{ErrorCode::kUnsupported, text + "; '--relaxed unused-tensors' serves without them", {}};
     QUIRE_LOG_WARN("{} (ignored: --relaxed unused-tensors)", text);
   }

@@ -56,7 +56,8 @@ ModelSpec tiny_spec() {
 
 std::vector<RawTensor> tensors_for(const ModelSpec& spec) {
   std::vector<RawTensor> out;
-  for (const ParameterSpec& parameter : parameters_of(spec)) out.push_back(counting_tensor(parameter.name, parameter.shape, static_cast<float>(out.size())));
+  for (const ParameterSpec& parameter : parameters_of(spec))
+    out.push_back(counting_tensor(parameter.name, parameter.shape, static_cast<float>(out.size())));
   return out;
 }
 

@@ -66,7 +66,8 @@ void write_shards(const TempDir& dir) {
 TEST(Shards, OpenWithAConsistentIndex) {
   TempDir dir;
   write_shards(dir);
-  (void)dir.write(kIndexName, R"({"metadata": {"total_size": 28}, "weight_map": {"x": "a.safetensors", "y": "a.safetensors", "z": "b.safetensors"}})");
+  (void)dir.write(kIndexName,
+                  R"({"metadata": {"total_size": 28}, "weight_map": {"x": "a.safetensors", "y": "a.safetensors", "z": "b.safetensors"}})");
   auto checkpoint = Checkpoint::open(dir.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
   EXPECT_EQ(checkpoint->total_bytes(), 28u);
@@ -79,12 +80,17 @@ TEST(Shards, OpenWithAConsistentIndex) {
 }
 
 TEST(Shards, InconsistentIndexesAreRefused) {
-  struct Case { const char* index; const char* message; };
+  struct Case {
+    const char* index;
+    const char* message;
+  };
   const Case cases[] = {
-      {R"({"weight_map": {"x": "a.safetensors", "y": "a.safetensors", "z": "b.safetensors", "w": "b.safetensors"}})", "tensor \"w\" in \"b.safetensors\", which does not hold it"},
+      {R"({"weight_map": {"x": "a.safetensors", "y": "a.safetensors", "z": "b.safetensors", "w": "b.safetensors"}})",
+       "tensor \"w\" in \"b.safetensors\", which does not hold it"},
       {R"({"weight_map": {"x": "a.safetensors", "z": "b.safetensors"}})", "tensor \"y\" of \"a.safetensors\" is missing from weight_map"},
       {R"({"weight_map": {"x": "b.safetensors", "y": "a.safetensors", "z": "b.safetensors"}})", "but it is in \"a.safetensors\""},
-      {R"({"metadata": {"total_size": 29}, "weight_map": {"x": "a.safetensors", "y": "a.safetensors", "z": "b.safetensors"}})", "total_size is 29, the tensors take 28"},
+      {R"({"metadata": {"total_size": 29}, "weight_map": {"x": "a.safetensors", "y": "a.safetensors", "z": "b.safetensors"}})",
+       "total_size is 29, the tensors take 28"},
       {R"({"metadata": {"total_size": -28}, "weight_map": {"x": "a.safetensors", "y": "a.safetensors", "z": "b.safetensors"}})", "total_size is -28"},
       {R"({"metadata": {"total_size": "28"}, "weight_map": {"x": "a.safetensors", "y": "a.safetensors", "z": "b.safetensors"}})", "not a byte count"},
       {R"({"weight_map": {"x": "a.safetensors", "y": "a.safetensors", "z": "c.safetensors"}})", "c.safetensors: cannot open"},
@@ -159,9 +165,15 @@ TEST(Parameters, BiasesAndTiedHeadsChangeTheList) {
   spec.mlp_bias = true;
   EXPECT_EQ(parameters_of(spec).size(), 2u * (9 + 7) + 2);
   for (const ParameterSpec& parameter : parameters_of(spec)) {
-    if (parameter.name.ends_with("k_proj.weight")) { EXPECT_EQ(parameter.shape, (std::vector<std::int64_t>{4, 8})); }
-    if (parameter.name.ends_with("k_proj.bias")) { EXPECT_EQ(parameter.shape, (std::vector<std::int64_t>{4})); }
-    if (parameter.name.ends_with("down_proj.weight")) { EXPECT_EQ(parameter.shape, (std::vector<std::int64_t>{8, 12})); }
+    if (parameter.name.ends_with("k_proj.weight")) {
+      EXPECT_EQ(parameter.shape, (std::vector<std::int64_t>{4, 8}));
+    }
+    if (parameter.name.ends_with("k_proj.bias")) {
+      EXPECT_EQ(parameter.shape, (std::vector<std::int64_t>{4}));
+    }
+    if (parameter.name.ends_with("down_proj.weight")) {
+      EXPECT_EQ(parameter.shape, (std::vector<std::int64_t>{8, 12}));
+    }
   }
 }
 
@@ -185,7 +197,8 @@ TEST(Ledger, MissingTensorsAreAllCountedAndTheFirstTenNamed) {
   TempDir dir;
   const ModelSpec spec = tiny_spec();
   write_model(dir, {tensors_for(spec).front()});
-  EXPECT_THAT(weights_error(dir.path(), spec), AllOf(HasSubstr("20 missing tensors: model.layers.0.input_layernorm.weight"), HasSubstr("and 10 more"), HasSubstr("tie_word_embeddings false")));
+  EXPECT_THAT(weights_error(dir.path(), spec), AllOf(HasSubstr("20 missing tensors: model.layers.0.input_layernorm.weight"), HasSubstr("and 10 more"),
+                                                     HasSubstr("tie_word_embeddings false")));
 }
 
 TEST(Ledger, WrongShapesAndTypesAreNamedWithBothSides) {
@@ -198,7 +211,8 @@ TEST(Ledger, WrongShapesAndTypesAreNamedWithBothSides) {
   norm.bytes.resize(8);
   TempDir dir;
   write_model(dir, tensors);
-  EXPECT_THAT(weights_error(dir.path(), spec), AllOf(HasSubstr(name + " is [8, 12], config.json says [12, 8]"), HasSubstr("model.norm.weight is F8_E4M3")));
+  EXPECT_THAT(weights_error(dir.path(), spec),
+              AllOf(HasSubstr(name + " is [8, 12], config.json says [12, 8]"), HasSubstr("model.norm.weight is F8_E4M3")));
 }
 
 TEST(Ledger, UnknownTensorsAreRefusedUnlessRelaxed) {
@@ -208,7 +222,8 @@ TEST(Ledger, UnknownTensorsAreRefusedUnlessRelaxed) {
   tensors.push_back(counting_tensor("model.layers.9.mlp.up_proj.weight", {12, 8}));
   TempDir dir;
   write_model(dir, tensors);
-  EXPECT_THAT(weights_error(dir.path(), spec), AllOf(HasSubstr("2 tensors that LlamaForCausalLM does not use"), HasSubstr("q_norm.weight"), HasSubstr("layers.9.mlp"), HasSubstr("unused-tensors")));
+  EXPECT_THAT(weights_error(dir.path(), spec), AllOf(HasSubstr("2 tensors that LlamaForCausalLM does not use"), HasSubstr("q_norm.weight"),
+                                                     HasSubstr("layers.9.mlp"), HasSubstr("unused-tensors")));
   auto relaxed = open_checkpoint_weights(dir.path(), spec, true);
   ASSERT_TRUE(relaxed.ok()) << relaxed.error().message;
   EXPECT_EQ(relaxed.value()->ignored_tensors().size(), 2u);
@@ -253,8 +268,13 @@ TEST(Ledger, ATiedHeadMustEqualTheEmbedding) {
 
 // Each float type, NaN of both signs and infinity, at the first, an inner and the last element: the index is exact.
 TEST(Ledger, NonFiniteWeightsAreRefusedNamingTheElement) {
-  struct Case { const char* dtype; std::size_t width; std::uint32_t bits; };
-  const Case cases[] = {{"F32", 4, 0x7fc00000u}, {"F32", 4, 0xff800001u}, {"F32", 4, 0x7f800000u}, {"F16", 2, 0x7e00u}, {"F16", 2, 0xfc00u}, {"BF16", 2, 0x7fc0u}, {"BF16", 2, 0xff80u}};
+  struct Case {
+    const char* dtype;
+    std::size_t width;
+    std::uint32_t bits;
+  };
+  const Case cases[] = {{"F32", 4, 0x7fc00000u}, {"F32", 4, 0xff800001u}, {"F32", 4, 0x7f800000u}, {"F16", 2, 0x7e00u},
+                        {"F16", 2, 0xfc00u},     {"BF16", 2, 0x7fc0u},    {"BF16", 2, 0xff80u}};
   ModelSpec spec = tiny_spec();
   spec.vocab_size = 300;  // 2400 elements: several blocks of the scan
   for (const Case& c : cases) {
@@ -341,9 +361,19 @@ TEST(DummyWeights, LooksLikeTrainedWeights) {
       double sum = 0, squares = 0;
       for (std::size_t i = 0; i < kCount; ++i) {
         float x = 0;
-        if (dtype == DType::kF32) { std::memcpy(&x, raw->bytes.data() + 4 * i, 4); }
-        if (dtype == DType::kF16) { Float16 h; std::memcpy(&h, raw->bytes.data() + 2 * i, 2); x = to_float(h); }
-        if (dtype == DType::kBF16) { BFloat16 h; std::memcpy(&h, raw->bytes.data() + 2 * i, 2); x = to_float(h); }
+        if (dtype == DType::kF32) {
+          std::memcpy(&x, raw->bytes.data() + 4 * i, 4);
+        }
+        if (dtype == DType::kF16) {
+          Float16 h;
+          std::memcpy(&h, raw->bytes.data() + 2 * i, 2);
+          x = to_float(h);
+        }
+        if (dtype == DType::kBF16) {
+          BFloat16 h;
+          std::memcpy(&h, raw->bytes.data() + 2 * i, 2);
+          x = to_float(h);
+        }
         ASSERT_TRUE(std::isfinite(x));
         sum += x;
         squares += double{x} * x;

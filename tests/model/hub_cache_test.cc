@@ -29,14 +29,18 @@ class Environment {
       const char* old = std::getenv(name);
       old_.emplace_back(name, old == nullptr ? std::nullopt : std::optional<std::string>(old));
       const auto found = values.find(name);
-      if (found == values.end()) ::unsetenv(name);
-      else ::setenv(name, found->second.c_str(), 1);
+      if (found == values.end())
+        ::unsetenv(name);
+      else
+        ::setenv(name, found->second.c_str(), 1);
     }
   }
   ~Environment() {
     for (const auto& [name, value] : old_) {
-      if (value) ::setenv(name.c_str(), value->c_str(), 1);
-      else ::unsetenv(name.c_str());
+      if (value)
+        ::setenv(name.c_str(), value->c_str(), 1);
+      else
+        ::unsetenv(name.c_str());
     }
   }
   Environment(const Environment&) = delete;
@@ -76,9 +80,13 @@ TEST(ResolveModelDir, AnExistingFolderWins) {
 TEST(ResolveModelDir, FindsHubIdsInEveryPlaceOfTheCache) {
   TempDir dir;
   const std::string tail = "/models--org--Some.Name-1B/snapshots/" + kHash;
-  for (const char* cache : {"a", "b/hub", "c/huggingface/hub", "d/.cache/huggingface/hub", "e"}) make_repository(dir, cache, "models--org--Some.Name-1B");
+  for (const char* cache : {"a", "b/hub", "c/huggingface/hub", "d/.cache/huggingface/hub", "e"})
+    make_repository(dir, cache, "models--org--Some.Name-1B");
   const std::string root = dir.path();
-  struct Case { Variables environment; std::string expected; };
+  struct Case {
+    Variables environment;
+    std::string expected;
+  };
   const Case cases[] = {
       {{{"HF_HUB_CACHE", root + "/a"}, {"HF_HOME", root + "/b"}}, root + "/a"},
       {{{"HUGGINGFACE_HUB_CACHE", root + "/e"}, {"HF_HOME", root + "/b"}}, root + "/e"},
@@ -117,7 +125,8 @@ TEST(ResolveModelDir, AMissingModelNamesTheCommandAndTheFolder) {
 }
 
 TEST(ResolveModelDir, AMissingPathIsCalledAPath) {
-  for (const char* model : {"./nope", "../nope", "/nope/nope", "~/nope", "nope/", "a/b/c"}) EXPECT_THAT(resolved(model), HasSubstr("looks like a path")) << model;
+  for (const char* model : {"./nope", "../nope", "/nope/nope", "~/nope", "nope/", "a/b/c"})
+    EXPECT_THAT(resolved(model), HasSubstr("looks like a path")) << model;
 }
 
 TEST(ResolveModelDir, WrongNamesNeverReachTheFileSystem) {
@@ -128,7 +137,8 @@ TEST(ResolveModelDir, WrongNamesNeverReachTheFileSystem) {
   EXPECT_THAT(resolved(std::string(97, 'a')), HasSubstr("no hub id"));
   EXPECT_THAT(resolved(""), HasSubstr("must name"));
   EXPECT_THAT(resolved(std::string("a\0b", 3)), HasSubstr("NUL"));
-  for (const char* revision : {"../main", "a/../b", "/etc/passwd", "a//b", "a b", "main/", "."}) EXPECT_THAT(resolved("org/name", revision), HasSubstr("not a branch")) << revision;
+  for (const char* revision : {"../main", "a/../b", "/etc/passwd", "a//b", "a b", "main/", "."})
+    EXPECT_THAT(resolved("org/name", revision), HasSubstr("not a branch")) << revision;
 }
 
 TEST(ResolveModelDir, BrokenDownloadsAreNamed) {

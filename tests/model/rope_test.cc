@@ -1,8 +1,8 @@
 // Rotary frequencies against goldens of tools/make_rope_goldens.py (50-digit arithmetic, other formulas), through the parser of config.json.
 #include <gtest/gtest.h>
 
-#include <boost/json/value.hpp>
 #include <boost/json/serialize.hpp>
+#include <boost/json/value.hpp>
 #include <cmath>
 
 #include "base/json.h"
@@ -21,8 +21,15 @@ Result<ModelSpec> read_config(const json::object& config) {
 }
 
 json::object config_of(const json::object& golden) {
-  return {{"architectures", {"LlamaForCausalLM"}}, {"model_type", "llama"}, {"hidden_size", 256}, {"intermediate_size", 512}, {"num_hidden_layers", 1},
-          {"num_attention_heads", 2}, {"vocab_size", 100}, {"head_dim", golden.at("head_dim")}, {"max_position_embeddings", golden.at("max_position_embeddings")}};
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"model_type", "llama"},
+          {"hidden_size", 256},
+          {"intermediate_size", 512},
+          {"num_hidden_layers", 1},
+          {"num_attention_heads", 2},
+          {"vocab_size", 100},
+          {"head_dim", golden.at("head_dim")},
+          {"max_position_embeddings", golden.at("max_position_embeddings")}};
 }
 
 void expect_golden(const ModelSpec& spec, const json::object& golden) {
@@ -46,7 +53,7 @@ TEST(RopeTable, MatchesTheGoldensInEveryFormOfTheConfig) {
     json::object newer = config_of(golden), older = config_of(golden), oldest = config_of(golden), both = config_of(golden);
     json::object parameters = rope, typed = rope;
     parameters["rope_theta"] = golden.at("rope_theta");
-    typed["type"] = typed.at("rope_type");
+    typed["type"] = rope.at("rope_type");
     typed.erase("rope_type");
     newer["rope_parameters"] = parameters;
     older["rope_theta"] = oldest["rope_theta"] = both["rope_theta"] = golden.at("rope_theta");
@@ -84,12 +91,24 @@ TEST(RopeTable, OnlyDynamicLooksAtTheServedLength) {
 }
 
 TEST(DerivedMaxModelLen, FollowsVllm) {
-  struct Case { RopeKind kind; double factor; std::int64_t original, positions, tokenizer, expected; };
+  struct Case {
+    RopeKind kind;
+    double factor;
+    std::int64_t original, positions, tokenizer, expected;
+  };
   const Case cases[] = {
-      {RopeKind::kDefault, 1, 0, 2048, 0, 2048},         {RopeKind::kDefault, 1, 0, 2048, 1024, 1024},  {RopeKind::kDefault, 1, 0, 2048, 999999999999, 2048},
-      {RopeKind::kLinear, 4, 0, 4096, 0, 16384},         {RopeKind::kLinear, 4, 0, 4096, 2048, 8192},   {RopeKind::kLinear, 2.5, 0, 2049, 0, 5122},
-      {RopeKind::kDynamic, 2, 0, 2048, 0, 4096},         {RopeKind::kLlama3, 8, 8192, 131072, 0, 131072}, {RopeKind::kLlama3, 8, 8192, 131072, 4096, 4096},
-      {RopeKind::kYarn, 4, 32768, 131072, 0, 131072},    {RopeKind::kYarn, 4, 32768, 32768, 1024, 131072}, {RopeKind::kYarn, 4, 0, 1000, 0, 4000},
+      {RopeKind::kDefault, 1, 0, 2048, 0, 2048},
+      {RopeKind::kDefault, 1, 0, 2048, 1024, 1024},
+      {RopeKind::kDefault, 1, 0, 2048, 999999999999, 2048},
+      {RopeKind::kLinear, 4, 0, 4096, 0, 16384},
+      {RopeKind::kLinear, 4, 0, 4096, 2048, 8192},
+      {RopeKind::kLinear, 2.5, 0, 2049, 0, 5122},
+      {RopeKind::kDynamic, 2, 0, 2048, 0, 4096},
+      {RopeKind::kLlama3, 8, 8192, 131072, 0, 131072},
+      {RopeKind::kLlama3, 8, 8192, 131072, 4096, 4096},
+      {RopeKind::kYarn, 4, 32768, 131072, 0, 131072},
+      {RopeKind::kYarn, 4, 32768, 32768, 1024, 131072},
+      {RopeKind::kYarn, 4, 0, 1000, 0, 4000},
   };
   for (const Case& c : cases) {
     ModelSpec spec;

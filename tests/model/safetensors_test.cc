@@ -30,8 +30,8 @@ std::string error_of_entry(const std::string& dtype, const std::string& shape, c
 }
 
 std::string small_file() {
-  return safetensors_file(R"({"__metadata__":{"format":"pt"},)" + entry("b", "F32", "[2,3]", "[4,28]") + "," + entry("a", "F16", "[2]", "[0,4]") + "," + entry("empty", "I64", "[0,5]", "[28,28]") + "," +
-                              entry("scalar", "U8", "[]", "[28,29]") + "}   ",
+  return safetensors_file(R"({"__metadata__":{"format":"pt"},)" + entry("b", "F32", "[2,3]", "[4,28]") + "," + entry("a", "F16", "[2]", "[0,4]") +
+                              "," + entry("empty", "I64", "[0,5]", "[28,28]") + "," + entry("scalar", "U8", "[]", "[28,29]") + "}   ",
                           "abcdefghijklmnopqrstuvwxyz012");
 }
 
@@ -48,11 +48,14 @@ TEST(Safetensors, ReadsAValidFileInPositionOrder) {
 }
 
 TEST(Safetensors, EveryKnownDtypeHasItsSize) {
-  const std::map<std::string, std::size_t> sizes = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"I64", 8}, {"I32", 4},
-                                                    {"I16", 2}, {"I8", 1}, {"U64", 8}, {"U32", 4}, {"U16", 2}, {"U8", 1}, {"BOOL", 1}};
+  const std::map<std::string, std::size_t> sizes = {{"F64", 8},     {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"F8_E4M3", 1},
+                                                    {"F8_E5M2", 1}, {"I64", 8}, {"I32", 4}, {"I16", 2},  {"I8", 1},
+                                                    {"U64", 8},     {"U32", 4}, {"U16", 2}, {"U8", 1},   {"BOOL", 1}};
   for (const auto& [dtype, size] : sizes) {
     EXPECT_EQ(error_of_entry(dtype, "[3]", "[0," + std::to_string(3 * size) + "]", 3 * size), "accepted") << dtype;
-    EXPECT_THAT(error_of_entry(dtype, "[3]", "[0," + std::to_string(3 * size - 1) + "]", 3 * size - 1), HasSubstr("takes " + std::to_string(3 * size) + " bytes")) << dtype;
+    EXPECT_THAT(error_of_entry(dtype, "[3]", "[0," + std::to_string(3 * size - 1) + "]", 3 * size - 1),
+                HasSubstr("takes " + std::to_string(3 * size) + " bytes"))
+        << dtype;
   }
 }
 
@@ -62,7 +65,11 @@ TEST(Safetensors, NoTensorsAtAllIsAValidFile) {
 }
 
 TEST(Safetensors, LyingEntriesAreRefused) {
-  struct Case { const char *dtype, *shape, *offsets; std::size_t data; const char* message; };
+  struct Case {
+    const char *dtype, *shape, *offsets;
+    std::size_t data;
+    const char* message;
+  };
   const Case cases[] = {
       {"F32", "[2]", "[0,4]", 4, "shape [2] of F32 takes 8 bytes, data_offsets span 4"},
       {"F32", "[1]", "[0,8]", 8, "takes 4 bytes, data_offsets span 8"},
@@ -97,7 +104,8 @@ TEST(Safetensors, LyingEntriesAreRefused) {
       {"f32", "[1]", "[0,4]", 4, "not known"},
       {"", "[1]", "[0,4]", 4, "not known"},
   };
-  for (const Case& c : cases) EXPECT_THAT(error_of_entry(c.dtype, c.shape, c.offsets, c.data), HasSubstr(c.message)) << c.dtype << c.shape << c.offsets;
+  for (const Case& c : cases)
+    EXPECT_THAT(error_of_entry(c.dtype, c.shape, c.offsets, c.data), HasSubstr(c.message)) << c.dtype << c.shape << c.offsets;
 }
 
 TEST(Safetensors, EntriesThatOverlapOrLeaveGapsAreRefused) {
@@ -109,24 +117,38 @@ TEST(Safetensors, EntriesThatOverlapOrLeaveGapsAreRefused) {
   EXPECT_THAT(two("[0,4]", "[3,7]", 7), HasSubstr("\"b\" starts at byte 3 of the data section, overlapping the tensor before it, which ends at 4"));
   EXPECT_THAT(two("[0,4]", "[0,4]", 4), HasSubstr("overlapping"));
   EXPECT_THAT(two("[0,4]", "[5,9]", 9), HasSubstr("leaving a gap after byte 4"));
-  EXPECT_THAT(error_of(safetensors_file("{" + entry("a", "U8", "[8]", "[0,8]") + "," + entry("z", "U8", "[0]", "[4,4]") + "}", "12345678")), HasSubstr("overlapping")) << "an empty tensor inside another";
+  EXPECT_THAT(error_of(safetensors_file("{" + entry("a", "U8", "[8]", "[0,8]") + "," + entry("z", "U8", "[0]", "[4,4]") + "}", "12345678")),
+              HasSubstr("overlapping"))
+      << "an empty tensor inside another";
 }
 
 TEST(Safetensors, HeadersThatAreNoHeadersAreRefused) {
-  struct Case { std::string header; const char* message; };
+  struct Case {
+    std::string header;
+    const char* message;
+  };
   const Case cases[] = {
-      {"", "must start with '{'"}, {" {}", "must start with '{'"}, {"[]", "must start with '{'"}, {"{", "invalid JSON"}, {"{}}", "extra text"}, {std::string("{}\0", 3), "extra text"},
-      {R"({"t":1})", "must be an object with dtype"}, {R"({"t":{}})", "dtype must be a string"}, {R"({"t":{"dtype":3}})", "dtype must be a string"},
+      {"", "must start with '{'"},
+      {" {}", "must start with '{'"},
+      {"[]", "must start with '{'"},
+      {"{", "invalid JSON"},
+      {"{}}", "extra text"},
+      {std::string("{}\0", 3), "extra text"},
+      {R"({"t":1})", "must be an object with dtype"},
+      {R"({"t":{}})", "dtype must be a string"},
+      {R"({"t":{"dtype":3}})", "dtype must be a string"},
       {R"({"":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", "empty name"},
       {R"({"t":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"more":1}})", "unknown field \"more\""},
       {R"({"t":{"dtype":"U8","shape":[0]}})", "data_offsets must be a list"},
-      {R"({"__metadata__":[]})", "__metadata__ must be an object"}, {R"({"__metadata__":{"a":1}})", "__metadata__ entry \"a\" must be a string"},
+      {R"({"__metadata__":[]})", "__metadata__ must be an object"},
+      {R"({"__metadata__":{"a":1}})", "__metadata__ entry \"a\" must be a string"},
       {"{" + entry("t", "U8", "[0]", "[0,0]") + "," + entry("t", "U8", "[0]", "[0,0]") + "}", "\"t\" stands twice"},
       {"{" + entry("t", "U8", "[0]", "[0,0]") + "," + entry("\\u0074", "U8", "[0]", "[0,0]") + "}", "\"t\" stands twice"},
       {R"({"t":{"dtype":"U8","dtype":"F32","shape":[0],"data_offsets":[0,0]}})", "\"dtype\" stands twice"},
       {R"({"__metadata__":{"a":"1","a":"2"}})", "\"a\" stands twice"},
       {"{\"t\":" + std::string(50000, '[') + std::string(50000, ']') + "}", "nested deeper"},
-      {std::string(200000, '{'), "invalid JSON"}, {"{\"t\":" + std::string(200000, '['), "nested deeper"},
+      {std::string(200000, '{'), "invalid JSON"},
+      {"{\"t\":" + std::string(200000, '['), "nested deeper"},
       {"{\"\xff\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", "invalid JSON"},
   };
   for (const Case& c : cases) EXPECT_THAT(error_of(safetensors_file(c.header, "")), HasSubstr(c.message)) << c.header.substr(0, 100);

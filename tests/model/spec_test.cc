@@ -23,9 +23,17 @@ using ::testing::Not;
 using Fields = std::map<std::string, std::string>;
 
 Fields base_fields() {
-  return {{"architectures", R"(["LlamaForCausalLM"])"}, {"model_type", R"("llama")"}, {"hidden_size", "64"}, {"intermediate_size", "128"},
-          {"num_hidden_layers", "2"}, {"num_attention_heads", "4"}, {"num_key_value_heads", "2"}, {"vocab_size", "100"},
-          {"max_position_embeddings", "2048"}, {"rms_norm_eps", "1e-5"}, {"torch_dtype", R"("bfloat16")"}};
+  return {{"architectures", R"(["LlamaForCausalLM"])"},
+          {"model_type", R"("llama")"},
+          {"hidden_size", "64"},
+          {"intermediate_size", "128"},
+          {"num_hidden_layers", "2"},
+          {"num_attention_heads", "4"},
+          {"num_key_value_heads", "2"},
+          {"vocab_size", "100"},
+          {"max_position_embeddings", "2048"},
+          {"rms_norm_eps", "1e-5"},
+          {"torch_dtype", R"("bfloat16")"}};
 }
 
 Result<ModelSpec> read_text(const std::string& text) {
@@ -49,7 +57,8 @@ std::string error_with(const Fields& changes) {
 }
 
 TEST(ModelSpec, ReadsTheOlderForm) {
-  auto spec = read_with({{"rope_theta", "500000"}, {"eos_token_id", "[3, 5, 3]"}, {"bos_token_id", "1"}, {"tie_word_embeddings", "true"}, {"attention_bias", "true"}});
+  auto spec = read_with(
+      {{"rope_theta", "500000"}, {"eos_token_id", "[3, 5, 3]"}, {"bos_token_id", "1"}, {"tie_word_embeddings", "true"}, {"attention_bias", "true"}});
   ASSERT_TRUE(spec.ok()) << spec.error().message;
   EXPECT_EQ(spec->architecture, "LlamaForCausalLM");
   EXPECT_EQ(spec->model_type, "llama");
@@ -104,18 +113,43 @@ TEST(ModelSpec, GsmTiny) {
 
 // What published Llama 2 and 3 files carry beside the fields that count.
 TEST(ModelSpec, FieldsOfPublishedFilesAreAccepted) {
-  EXPECT_EQ(error_with({{"_name_or_path", R"("meta")"}, {"attention_dropout", "0.1"}, {"hidden_act", R"("silu")"}, {"initializer_range", "0.02"}, {"pretraining_tp", "1"},
-                        {"rope_scaling", "null"}, {"transformers_version", R"("4.43.0")"}, {"use_cache", "true"}, {"pad_token_id", "-1"}, {"sliding_window", "null"},
-                        {"use_sliding_window", "false"}, {"quantization_config", "null"}, {"id2label", R"({"0": "A"})"}, {"label2id", R"({"A": 0})"}, {"pruned_heads", "{}"},
-                        {"is_encoder_decoder", "false"}, {"temperature", "1.0"}, {"top_k", "50"}, {"bad_words_ids", "null"}, {"torchscript", "false"},
-                        {"layer_types", R"(["full_attention", "full_attention"])"}, {"partial_rotary_factor", "1.0"}, {"attn_logit_softcapping", "null"},
-                        {"max_sequence_length", "2048"}, {"auto_map", R"({"AutoConfig": "x.py"})"}, {"unsloth_version", R"("2024.9")"}, {"mlp_bias", "null"},
+  EXPECT_EQ(error_with({{"_name_or_path", R"("meta")"},
+                        {"attention_dropout", "0.1"},
+                        {"hidden_act", R"("silu")"},
+                        {"initializer_range", "0.02"},
+                        {"pretraining_tp", "1"},
+                        {"rope_scaling", "null"},
+                        {"transformers_version", R"("4.43.0")"},
+                        {"use_cache", "true"},
+                        {"pad_token_id", "-1"},
+                        {"sliding_window", "null"},
+                        {"use_sliding_window", "false"},
+                        {"quantization_config", "null"},
+                        {"id2label", R"({"0": "A"})"},
+                        {"label2id", R"({"A": 0})"},
+                        {"pruned_heads", "{}"},
+                        {"is_encoder_decoder", "false"},
+                        {"temperature", "1.0"},
+                        {"top_k", "50"},
+                        {"bad_words_ids", "null"},
+                        {"torchscript", "false"},
+                        {"layer_types", R"(["full_attention", "full_attention"])"},
+                        {"partial_rotary_factor", "1.0"},
+                        {"attn_logit_softcapping", "null"},
+                        {"max_sequence_length", "2048"},
+                        {"auto_map", R"({"AutoConfig": "x.py"})"},
+                        {"unsloth_version", R"("2024.9")"},
+                        {"mlp_bias", "null"},
                         {"rope_parameters", "{}"}}),
             "accepted");
 }
 
 TEST(ModelSpec, FieldsThatChangeNumericsAreRefusedByNameAndValue) {
-  struct Case { const char* field; const char* value; const char* message; };
+  struct Case {
+    const char* field;
+    const char* value;
+    const char* message;
+  };
   const Case cases[] = {
       {"hidden_act", R"("gelu")", "hidden_act = \"gelu\" is not implemented"},
       {"sliding_window", "4096", "sliding_window = 4096 is not implemented (only absent or null)"},
@@ -145,12 +179,17 @@ TEST(ModelSpec, FieldsThatChangeNumericsAreRefusedByNameAndValue) {
 }
 
 TEST(ModelSpec, EveryFindingIsListedAtOnce) {
-  const std::string message = error_with({{"sliding_window", "7"}, {"mystery", "1"}, {"hidden_size", "0"}, {"rope_scaling", R"({"rope_type": "longrope"})"}});
-  EXPECT_THAT(message, AllOf(HasSubstr("sliding_window = 7"), HasSubstr("\"mystery\" = 1"), HasSubstr("hidden_size = 0"), HasSubstr("\"longrope\""), HasSubstr("config.json")));
+  const std::string message =
+      error_with({{"sliding_window", "7"}, {"mystery", "1"}, {"hidden_size", "0"}, {"rope_scaling", R"({"rope_type": "longrope"})"}});
+  EXPECT_THAT(message, AllOf(HasSubstr("sliding_window = 7"), HasSubstr("\"mystery\" = 1"), HasSubstr("hidden_size = 0"), HasSubstr("\"longrope\""),
+                             HasSubstr("config.json")));
 }
 
 TEST(ModelSpec, RangesAndTypesAreChecked) {
-  struct Case { Fields changes; const char* message; };
+  struct Case {
+    Fields changes;
+    const char* message;
+  };
   const Case cases[] = {
       {{{"hidden_size", "-64"}}, "hidden_size = -64 must be an integer from 1 to 65536"},
       {{{"hidden_size", "65537"}}, "hidden_size = 65537"},
@@ -189,27 +228,37 @@ TEST(ModelSpec, RangesAndTypesAreChecked) {
 }
 
 TEST(ModelSpec, RopeContradictionsAndMistakesAreRefused) {
-  struct Case { Fields changes; const char* message; };
+  struct Case {
+    Fields changes;
+    const char* message;
+  };
   const Case cases[] = {
       {{{"rope_theta", "0"}}, "rope_theta = 0 must be a positive number"},
       {{{"rope_theta", "-1"}}, "rope_theta = -1"},
       {{{"rope_theta", R"("10000")"}}, "rope_theta"},
-      {{{"rope_theta", "10000"}, {"rope_parameters", R"({"rope_type": "default", "rope_theta": 500000})"}}, "rope_parameters.rope_theta contradicts rope_theta"},
+      {{{"rope_theta", "10000"}, {"rope_parameters", R"({"rope_type": "default", "rope_theta": 500000})"}},
+       "rope_parameters.rope_theta contradicts rope_theta"},
       {{{"rope_parameters", R"({"rope_type": "default", "rope_theta": 0})"}}, "rope_parameters.rope_theta = 0"},
-      {{{"rope_scaling", R"({"type": "linear", "factor": 2})"}, {"rope_parameters", R"({"rope_type": "default"})"}}, "rope_scaling contradicts rope_parameters"},
-      {{{"rope_scaling", R"({"type": "linear", "factor": 2})"}, {"rope_parameters", R"({"rope_type": "linear", "factor": 4})"}}, "rope_scaling contradicts rope_parameters"},
-      {{{"rope_scaling", R"({"type": "linear", "rope_type": "dynamic", "factor": 2})"}}, "rope_scaling.type = \"linear\" contradicts rope_scaling.rope_type = \"dynamic\""},
+      {{{"rope_scaling", R"({"type": "linear", "factor": 2})"}, {"rope_parameters", R"({"rope_type": "default"})"}},
+       "rope_scaling contradicts rope_parameters"},
+      {{{"rope_scaling", R"({"type": "linear", "factor": 2})"}, {"rope_parameters", R"({"rope_type": "linear", "factor": 4})"}},
+       "rope_scaling contradicts rope_parameters"},
+      {{{"rope_scaling", R"({"type": "linear", "rope_type": "dynamic", "factor": 2})"}},
+       "rope_scaling.type = \"linear\" contradicts rope_scaling.rope_type = \"dynamic\""},
       {{{"rope_scaling", R"({"rope_type": "liner", "factor": 2})"}}, "(did you mean 'linear'?)"},
       {{{"rope_scaling", R"({"rope_type": 3})"}}, "rope_scaling.rope_type = 3 is not implemented"},
       {{{"rope_scaling", R"({"rope_type": "linear"})"}}, "rope_scaling.factor is missing"},
       {{{"rope_scaling", R"({"rope_type": "linear", "factor": 0.5})"}}, "rope_scaling.factor = 0.5 must be a number from 1"},
       {{{"rope_scaling", R"({"rope_type": "linear", "factor": "2"})"}}, "rope_scaling.factor = \"2\""},
-      {{{"rope_scaling", R"({"rope_type": "linear", "factor": 2, "facto": 3})"}}, "\"rope_scaling.facto\" = 3 for rope type 'linear' (did you mean 'factor'?)"},
+      {{{"rope_scaling", R"({"rope_type": "linear", "factor": 2, "facto": 3})"}},
+       "\"rope_scaling.facto\" = 3 for rope type 'linear' (did you mean 'factor'?)"},
       {{{"rope_scaling", R"({"rope_type": "default", "factor": 2})"}}, "rope_scaling.factor = 2 is not implemented (only 1)"},
       {{{"rope_scaling", R"({"factor": 2})"}}, "rope_scaling.factor = 2 is not implemented (only 1)"},
       {{{"rope_scaling", R"({"rope_type": "linear", "factor": 2, "partial_rotary_factor": 0.5})"}}, "partial_rotary_factor = 0.5"},
-      {{{"rope_scaling", R"({"rope_type": "dynamic", "factor": 2, "original_max_position_embeddings": 1024})"}}, "other than max_position_embeddings"},
-      {{{"rope_scaling", R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 4})"}}, "high_freq_factor must be greater"},
+      {{{"rope_scaling", R"({"rope_type": "dynamic", "factor": 2, "original_max_position_embeddings": 1024})"}},
+       "other than max_position_embeddings"},
+      {{{"rope_scaling", R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 4})"}},
+       "high_freq_factor must be greater"},
       {{{"rope_scaling", R"({"rope_type": "llama3", "factor": 8})"}}, "low_freq_factor is missing"},
       {{{"rope_scaling", R"({"rope_type": "yarn", "factor": 4, "beta_fast": 1, "beta_slow": 32})"}}, "beta_fast must be greater"},
       {{{"rope_scaling", R"({"rope_type": "yarn", "factor": 4, "truncate": 1})"}}, "truncate = 1 must be true or false"},
@@ -224,7 +273,9 @@ TEST(ModelSpec, RopeContradictionsAndMistakesAreRefused) {
 }
 
 TEST(ModelSpec, AgreeingFormsTogetherAreAccepted) {
-  auto spec = read_with({{"rope_theta", "7000"}, {"rope_scaling", R"({"type": "linear", "factor": 2})"}, {"rope_parameters", R"({"rope_type": "linear", "factor": 2.0, "rope_theta": 7000.0})"},
+  auto spec = read_with({{"rope_theta", "7000"},
+                         {"rope_scaling", R"({"type": "linear", "factor": 2})"},
+                         {"rope_parameters", R"({"rope_type": "linear", "factor": 2.0, "rope_theta": 7000.0})"},
                          {"dtype", R"("bfloat16")"}});
   ASSERT_TRUE(spec.ok()) << spec.error().message;
   EXPECT_EQ(spec->rope.theta, 7000.0);
@@ -232,7 +283,8 @@ TEST(ModelSpec, AgreeingFormsTogetherAreAccepted) {
 }
 
 TEST(ModelSpec, ThetaOfOneFormReachesTheOther) {
-  auto spec = read_with({{"rope_scaling", R"({"type": "linear", "factor": 2})"}, {"rope_parameters", R"({"rope_type": "linear", "factor": 2, "rope_theta": 7000})"}});
+  auto spec = read_with(
+      {{"rope_scaling", R"({"type": "linear", "factor": 2})"}, {"rope_parameters", R"({"rope_type": "linear", "factor": 2, "rope_theta": 7000})"}});
   ASSERT_TRUE(spec.ok()) << spec.error().message;
   EXPECT_EQ(spec->rope.theta, 7000.0);
 }
@@ -272,7 +324,8 @@ Result<GenerationDefaults> read_defaults(const std::string& text) {
 }
 
 TEST(GenerationDefaults, ReadsTheFieldsThatCount) {
-  auto defaults = read_defaults(R"({"do_sample": false, "temperature": 0.6, "top_p": 0.9, "top_k": 40.0, "min_p": 0.05, "repetition_penalty": 1.1, "max_new_tokens": 100,
+  auto defaults = read_defaults(
+      R"({"do_sample": false, "temperature": 0.6, "top_p": 0.9, "top_k": 40.0, "min_p": 0.05, "repetition_penalty": 1.1, "max_new_tokens": 100,
                                     "eos_token_id": [128001, 128009], "whatever": {"x": [1]}})");
   ASSERT_TRUE(defaults.ok()) << defaults.error().message;
   EXPECT_EQ(defaults->temperature, 0.6);
@@ -299,13 +352,24 @@ TEST(GenerationDefaults, AbsentFileAndNullsGiveNothing) {
 }
 
 TEST(GenerationDefaults, WrongValuesAreRefused) {
-  struct Case { const char* text; const char* message; };
-  const Case cases[] = {
-      {R"({"temperature": -0.1})", "temperature = "}, {R"({"temperature": "1"})", "temperature = \"1\""}, {R"({"top_p": 0})", "top_p = 0 must be a number above 0 and at most 1"},
-      {R"({"top_p": 1.5})", "top_p = 1.5"}, {R"({"top_k": -2})", "top_k = -2"}, {R"({"top_k": 1.5})", "top_k = 1.5"}, {R"({"min_p": 2})", "min_p = 2"},
-      {R"({"repetition_penalty": 0})", "repetition_penalty = 0"}, {R"({"max_new_tokens": 0})", "max_new_tokens = 0"}, {R"({"eos_token_id": -1})", "eos_token_id holds -1"},
-      {R"({"eos_token_id": "2"})", "eos_token_id holds \"2\""}, {R"({"eos_token_id": 4294967296})", "eos_token_id holds 4294967296"}, {R"([])", "must be a JSON object"},
-      {R"({"top_k": 1, "top_k": 2})", "stands twice"}};
+  struct Case {
+    const char* text;
+    const char* message;
+  };
+  const Case cases[] = {{R"({"temperature": -0.1})", "temperature = "},
+                        {R"({"temperature": "1"})", "temperature = \"1\""},
+                        {R"({"top_p": 0})", "top_p = 0 must be a number above 0 and at most 1"},
+                        {R"({"top_p": 1.5})", "top_p = 1.5"},
+                        {R"({"top_k": -2})", "top_k = -2"},
+                        {R"({"top_k": 1.5})", "top_k = 1.5"},
+                        {R"({"min_p": 2})", "min_p = 2"},
+                        {R"({"repetition_penalty": 0})", "repetition_penalty = 0"},
+                        {R"({"max_new_tokens": 0})", "max_new_tokens = 0"},
+                        {R"({"eos_token_id": -1})", "eos_token_id holds -1"},
+                        {R"({"eos_token_id": "2"})", "eos_token_id holds \"2\""},
+                        {R"({"eos_token_id": 4294967296})", "eos_token_id holds 4294967296"},
+                        {R"([])", "must be a JSON object"},
+                        {R"({"top_k": 1, "top_k": 2})", "stands twice"}};
   for (const Case& c : cases) {
     auto defaults = read_defaults(c.text);
     ASSERT_FALSE(defaults.ok()) << c.text;
