@@ -110,10 +110,11 @@ CASES = [
     (64, 2048, 4096, 10000, {"rope_type": "yarn", "factor": 2.0}),
     (64, 32768, 131072, 1000000, {**YARN, "attention_factor": 1.25}),
     (64, 163840, 163840, 10000, {"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096, "mscale": 0.707, "mscale_all_dim": 1.0}),
-    (64, 163840, 163840, 10000, {"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096, "mscale": 1.0}),
+    (64, 163840, 163840, 10000, {"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096, "mscale": 0.707}),
     (64, 131072, 131072, 150000, {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096, "truncate": False}),
     (128, 32768, 131072, 1000000, {**YARN, "beta_fast": 16.0, "beta_slow": 2.0}),
     (32, 64, 64, 10000, {"rope_type": "yarn", "factor": 1.0, "original_max_position_embeddings": 64}),
+    (16, 1000000, 1000000, 10, {"rope_type": "yarn", "factor": 4.0}),
     (16, 4, 4, 10000, {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 4}),
 ]
 

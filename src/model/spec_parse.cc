@@ -1,14 +1,16 @@
-// config.json to ModelSpec. Which fields exist at all is decided in config_fields.cc; here the consumed ones are read.
+// Which fields exist at all is decided in config_fields.cc; here the consumed ones are read.
 #include <algorithm>
 #include <boost/json/value.hpp>
 #include <exception>
 #include <limits>
 
+#include "base/files.h"
 #include "base/suggest.h"
 #include "model/config_fields.h"
 #include "model/json_fields.h"
 #include "model/rope_parse.h"
 #include "model/spec.h"
+#include "model/spec_parse.h"
 #include "model/token_ids.h"
 
 namespace quire::model {
@@ -160,18 +162,25 @@ ModelSpec ConfigReader::read() {
 
 }  // namespace
 
-Result<ModelSpec> read_model_spec(const std::string& model_dir) {
-  const std::string path = model_dir + "/config.json";
-  auto parsed = read_object(path, kConfigLimits);
+Result<ModelSpec> parse_model_spec(std::string_view text, const std::string& what) {
+  auto parsed = parse_object(text, what, kConfigLimits);
   if (!parsed.ok()) return parsed.error();
   try {
     Findings findings;
     ModelSpec spec = ConfigReader(parsed.value().get_object(), findings).read();
-    QUIRE_RETURN_IF_ERROR(findings.status(path));
+    QUIRE_RETURN_IF_ERROR(findings.status(what));
     return spec;
   } catch (const std::exception& e) {  // allocation inside the JSON library
-    return Error{ErrorCode::kInternal, path + ": " + e.what(), {}};
+    return Error{ErrorCode::kInternal, what + ": " + e.what(), {}};
   }
+}
+
+Result<ModelSpec> read_model_spec(const std::string& model_dir) {
+  const std::string path = model_dir + "/config.json";
+  if (!file_exists(path)) return Error{ErrorCode::kNotFound, path + ": no such file, so this is no model folder", {}};
+  auto text = read_file(path, kConfigLimits.max_bytes);
+  if (!text.ok()) return text.error();
+  return parse_model_spec(text.value(), path);
 }
 
 }  // namespace quire::model

@@ -1,0 +1,14 @@
+// The text of a config.json to a ModelSpec. Internal to model/ and its fuzzers; others call read_model_spec.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "model/spec.h"
+
+namespace quire::model {
+
+// Every rule of read_model_spec; `what` (a file name) starts every error.
+[[nodiscard]] Result<ModelSpec> parse_model_spec(std::string_view text, const std::string& what);
+
+}  // namespace quire::model
