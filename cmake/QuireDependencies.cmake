@@ -6,6 +6,7 @@ find_package(CLI11 REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(libyaml REQUIRED IMPORTED_TARGET yaml-0.1)
+pkg_check_modules(prometheus_cpp REQUIRED IMPORTED_TARGET prometheus-cpp-core)
 
 find_program(QUIRE_CCACHE ccache)
 if(QUIRE_CCACHE)

@@ -1,6 +1,7 @@
 // The engine's native request and the events that come back. Token ids only: text lives in api/.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -13,6 +14,14 @@
 
 namespace quire::engine {
 
+// The n samples of one prompt, for the metrics that count prompts (params_n, longest sample). Shared by their requests; only
+// the engine touches it after submission. A sample that submit() refuses leaves the group incomplete, and uncounted.
+struct SampleGroup {
+  explicit SampleGroup(std::int32_t num_samples) : n(num_samples) {}
+  const std::int32_t n;
+  std::int32_t num_ended = 0, max_output_tokens = 0;
+};
+
 // One sequence to generate. `n` samples or several prompts are several requests; api joins them.
 struct GenerateRequest {
   std::vector<TokenId> prompt;
@@ -21,6 +30,7 @@ struct GenerateRequest {
   std::string cache_namespace;     // from the credential and cache_salt; prefix blocks never cross namespaces
   std::string client_id;           // for logs: the response id the client sees, e.g. "cmpl-...-0"
   double timeout_seconds = 0;      // 0: no limit beyond the server's
+  std::shared_ptr<SampleGroup> samples;  // null: the only sample of its prompt
 };
 
 struct TokenEvent {

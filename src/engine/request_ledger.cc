@@ -1,0 +1,182 @@
+#include "engine/request_ledger.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace quire::engine {
+namespace {
+
+double seconds(Clock::duration span) { return std::chrono::duration<double>(span).count(); }
+
+const char* reason_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop: return "stop";
+    case FinishReason::kLength: return "length";
+    case FinishReason::kAbort: return "abort";
+    case FinishReason::kError: return "error";
+  }
+  return "unknown";
+}
+
+// Part of a client id may come from a request header: a line break in it must not forge a log line.
+std::string loggable(std::string_view text) {
+  constexpr std::size_t kMaxLen = 128;
+  std::string out(text.substr(0, kMaxLen));
+  std::replace_if(out.begin(), out.end(), [](char c) { return c < 0x21 || c > 0x7e; }, '?');
+  return out.empty() ? "-" : out;
+}
+
+Error timeout_error(const OpenRequest& request) {
+  const char* limit = request.timeout_is_servers ? "the server's limit" : "its own limit";
+  return Error{ErrorCode::kUnavailable, fmt::format("the request ran longer than {} of {} s and was ended", limit, request.timeout_seconds),
+               request.timeout_is_servers ? "request_timeout_seconds" : "timeout"};
+}
+
+}  // namespace
+
+void RequestLedger::open(RequestId id, OpenRequest request) {
+  if (request.timeout_seconds > 0) {
+    // A century bounds the conversion to clock ticks whatever number came in.
+    const std::chrono::duration<double> limit(std::min(request.timeout_seconds, 3.2e9));
+    request.deadline = request.arrival + std::chrono::duration_cast<Clock::duration>(limit);
+    deadlines_.emplace(*request.deadline, id);
+  }
+  const bool is_new = open_.emplace(id, std::move(request)).second;
+  QUIRE_CHECK(is_new) << "request " << id.value << " opened twice";
+}
+
+std::vector<RequestId> RequestLedger::ids() const {
+  std::vector<RequestId> out;
+  out.reserve(open_.size());
+  for (const auto& [id, request] : open_) out.push_back(id);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+void RequestLedger::mark_scheduled(RequestId id, Clock::time_point now) {
+  const auto entry = open_.find(id);
+  if (entry != open_.end() && !entry->second.scheduled) entry->second.scheduled = now;
+}
+
+bool RequestLedger::deliver(SequenceOutput output, Clock::time_point now) {
+  const auto entry = open_.find(output.id);
+  if (entry == open_.end()) return true;
+  OpenRequest& request = entry->second;
+  if (output.first_scheduled) request.num_cached_tokens = output.num_cached_tokens;
+  std::move(output.prompt_logprobs.begin(), output.prompt_logprobs.end(), std::back_inserter(request.prompt_logprobs));
+  if (output.token) {
+    if (request.wants_prompt_logprobs && request.num_output_tokens == 0) {
+      const std::size_t want = static_cast<std::size_t>(request.num_prompt_tokens) - 1, got = request.prompt_logprobs.size();
+      if (got != want) {
+        const std::string why = fmt::format("{} prompt log-probabilities arrived for a prompt that has {}", got, want);
+        end(entry, FinishEvent{.reason = FinishReason::kError, .stop_token = {}, .error = Error{ErrorCode::kInternal, why, "prompt_logprobs"}}, now);
+        return false;
+      }
+      emit(request, output.id, PromptLogprobsEvent{std::move(request.prompt_logprobs)});
+      request.prompt_logprobs.clear();
+    }
+    emit_token(request, output.id, TokenEvent{*output.token, std::move(output.logprobs)}, now);
+  }
+  if (!output.finish) return true;
+  FinishEvent finish{.reason = output.finish->reason, .stop_token = output.finish->stop_token, .error = {}};
+  if (finish.reason == FinishReason::kError) finish.error = Error{ErrorCode::kInternal, std::move(output.finish->error), {}};
+  end(entry, std::move(finish), now);
+  return true;
+}
+
+void RequestLedger::finish(RequestId id, FinishReason reason, std::optional<Error> error, Clock::time_point now) {
+  const auto entry = open_.find(id);
+  if (entry == open_.end()) return;
+  end(entry, FinishEvent{.reason = reason, .stop_token = {}, .error = std::move(error)}, now);
+}
+
+std::vector<RequestId> RequestLedger::finish_expired(Clock::time_point now) {
+  std::vector<RequestId> expired;
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    const RequestId id = deadlines_.begin()->second;
+    const auto entry = open_.find(id);
+    QUIRE_CHECK(entry != open_.end()) << "deadline of an ended request " << id.value;
+    expired.push_back(id);
+    end(entry, FinishEvent{.reason = FinishReason::kAbort, .stop_token = {}, .error = timeout_error(entry->second)}, now);
+  }
+  return expired;
+}
+
+std::optional<Clock::time_point> RequestLedger::next_deadline() const {
+  if (deadlines_.empty()) return std::nullopt;
+  return deadlines_.begin()->first;
+}
+
+void RequestLedger::push_events() {
+  for (auto& [queue, batch] : batches_) batch.queue->push(std::move(batch.events));
+  batches_.clear();
+}
+
+void RequestLedger::emit(const OpenRequest& request, RequestId id, RequestEvent event) {
+  Batch& batch = batches_[request.events.get()];
+  if (!batch.queue) batch.queue = request.events;
+  batch.events.push_back(AddressedEvent{id, std::move(event)});
+}
+
+void RequestLedger::emit_token(OpenRequest& request, RequestId id, TokenEvent token, Clock::time_point now) {
+  emit(request, id, std::move(token));
+  ++request.num_output_tokens;
+  if (!request.first_token) {
+    request.first_token = now;
+    metrics_->observe_first_token(seconds(now - request.arrival), request.num_prompt_tokens);
+  } else {
+    metrics_->observe_next_token(seconds(now - *request.last_token));
+  }
+  request.last_token = now;
+}
+
+void RequestLedger::end(Entry entry, FinishEvent finish, Clock::time_point now) {
+  const RequestId id = entry->first;
+  const OpenRequest& request = entry->second;
+  finish.num_prompt_tokens = request.num_prompt_tokens;
+  finish.num_cached_tokens = request.num_cached_tokens;
+  finish.num_output_tokens = request.num_output_tokens;
+  record_end(request, finish, now);
+  emit(request, id, std::move(finish));
+  if (request.deadline) deadlines_.erase({*request.deadline, id});
+  ended_.push_back(id);
+  open_.erase(entry);
+}
+
+void RequestLedger::record_end(const OpenRequest& request, const FinishEvent& finish, Clock::time_point now) {
+  FinishedRequest record{.reason = finish.reason,
+                         .num_prompt_tokens = request.num_prompt_tokens,
+                         .num_output_tokens = request.num_output_tokens,
+                         .max_tokens = request.max_tokens,
+                         .e2e_seconds = seconds(now - request.arrival),
+                         .queue_seconds = seconds(request.scheduled.value_or(now) - request.arrival),
+                         .inference_seconds = {},
+                         .prefill_seconds = {},
+                         .decode_seconds = {}};
+  if (request.scheduled) record.inference_seconds = seconds(request.last_token.value_or(now) - *request.scheduled);
+  if (request.scheduled && request.first_token) record.prefill_seconds = seconds(*request.first_token - *request.scheduled);
+  if (request.first_token) record.decode_seconds = seconds(*request.last_token - *request.first_token);
+  metrics_->observe_finish(record);
+
+  if (!request.samples) {
+    metrics_->observe_samples(1, request.num_output_tokens);
+  } else {
+    SampleGroup& group = *request.samples;
+    group.max_output_tokens = std::max(group.max_output_tokens, request.num_output_tokens);
+    if (++group.num_ended == group.n) metrics_->observe_samples(group.n, group.max_output_tokens);
+  }
+
+  const auto level = finish.reason == FinishReason::kError ? spdlog::level::warn : log_requests_ ? spdlog::level::info : spdlog::level::debug;
+  if (!spdlog::should_log(level)) return;
+  spdlog::log(level, "request {} ended: {}{}{}, {} prompt tokens ({} cached), {} output tokens, queued {:.3f} s, prefill {:.3f} s, decode {:.3f} s, total {:.3f} s",
+              loggable(request.client_id), reason_name(finish.reason), finish.error ? ": " : "", finish.error ? finish.error->message : "",
+              request.num_prompt_tokens, request.num_cached_tokens, request.num_output_tokens, record.queue_seconds,
+              record.prefill_seconds.value_or(0), record.decode_seconds.value_or(0), record.e2e_seconds);
+}
+
+}  // namespace quire::engine
