@@ -90,7 +90,7 @@ void Engine::cancel(RequestId id) { impl_->inbox.cancel(id); }
 void Engine::stop(std::chrono::milliseconds grace) {
   const auto deadline = std::chrono::steady_clock::now() + std::clamp(grace, std::chrono::milliseconds(0), kMaxGrace);
   if (!impl_->inbox.close(deadline)) return;
-  if (!impl_->inbox.wait_exit(deadline + kStepEndGrace)) {
+  if (!impl_->inbox.wait_exit(kStepEndGrace)) {
     impl_->loop.end_all_requests();
     return;
   }

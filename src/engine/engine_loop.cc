@@ -219,17 +219,22 @@ void EngineLoop::end_all_requests() {
       reset->done->set_value(false);
     }
   }
-  for (const RequestId id : ledger_.ids()) ledger_.finish(id, FinishReason::kAbort, shutdown_error(), Clock::now());
+  for (const RequestId id : ledger_.ids()) {
+    ledger_.finish(id, FinishReason::kAbort, shutdown_error(), Clock::now());
+    ended_at_stop_.push_back(id);
+  }
   inbox_.release(ledger_.take_ended());
   ledger_.push_events();
 }
 
 void EngineLoop::leave() {
+  end_all_requests();
+  std::vector<RequestId> ended;
   {
     const std::scoped_lock lock(ledger_mutex_);
-    for (const RequestId id : ledger_.ids()) scheduler_.abort(id);
+    ended = std::exchange(ended_at_stop_, {});
   }
-  end_all_requests();
+  for (const RequestId id : ended) scheduler_.abort(id);
   while (!in_flight_.empty()) collect_step();
   publish();
   board_.enter(Stage::kIdle, Clock::now());

@@ -59,8 +59,9 @@ class EngineLoop {
   int errors_in_a_row_ = 0;
   bool failed_ = false;
 
-  std::mutex ledger_mutex_;
+  std::mutex ledger_mutex_;  // guards the next two
   RequestLedger ledger_;
+  std::vector<RequestId> ended_at_stop_;  // by end_all_requests(), to be told to the scheduler
   mutable std::mutex stats_mutex_;
   SchedulerStats stats_;
 };

@@ -85,12 +85,16 @@ bool Inbox::close(Clock::time_point deadline) {
   stop_deadline_ = std::min(stop_deadline_.value_or(deadline), deadline);
   if (board_.state() == EngineStatus::State::kReady) board_.set_state(EngineStatus::State::kDraining);
   commands_cv_.notify_one();
+  exited_cv_.notify_all();
   return true;
 }
 
-bool Inbox::wait_exit(Clock::time_point until) {
+bool Inbox::wait_exit(Clock::duration extra) {
   std::unique_lock lock(mutex_);
-  return exited_cv_.wait_until(lock, until, [this] { return exited_; });
+  QUIRE_CHECK(stop_deadline_.has_value()) << "wait_exit() before close()";
+  // Another caller may shorten the deadline meanwhile.
+  while (!exited_ && Clock::now() < *stop_deadline_ + extra) exited_cv_.wait_until(lock, *stop_deadline_ + extra);
+  return exited_;
 }
 
 std::string Inbox::failure() const {

@@ -1,0 +1,214 @@
+// Ways for a request to end early: cancel, timeout, shutdown. Each touches only its own request.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <limits>
+#include <thread>
+
+#include "fake_executor.h"
+
+namespace quire::engine::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class EndAtDepth : public ::testing::TestWithParam<std::int32_t> {};
+INSTANTIATE_TEST_SUITE_P(Engine, EndAtDepth, ::testing::Values(1, 2), [](const auto& i) { return "Depth" + std::to_string(i.param); });
+
+void expect_all_free(const Bench& bench) {
+  bench.engine->stop(5000ms);
+  const SchedulerStats stats = bench.engine->stats();
+  EXPECT_EQ(stats.num_blocks_free, stats.num_blocks_total);
+  EXPECT_EQ(stats.num_running + stats.num_waiting, 0);
+}
+
+TEST_P(EndAtDepth, CancelReachesQueuePrefillAndDecodeAndNobodyElse) {
+  EngineConfig config = small_config(GetParam());
+  config.scheduler.max_num_seqs = 3;
+  config.scheduler.max_num_batched_tokens = 16;
+  Bench bench(config);
+  bench.control->hold();
+  const GenerateRequest kept_request = make_request(make_prompt(4, 1), 30);
+  const RequestId kept = bench.submit(kept_request);
+  const RequestId decoding = bench.submit(make_request(make_prompt(4, 2), 200));
+  bench.control->allow(20);
+  ASSERT_TRUE(bench.consumer.wait_tokens(20));
+  const RequestId prefilling = bench.submit(make_request(make_prompt(250, 3), 5));
+  const RequestId queued = bench.submit(make_request(make_prompt(4, 4), 5));
+  bench.control->allow(4);
+  ASSERT_TRUE(bench.consumer.wait_tokens(28));
+  EXPECT_TRUE(bench.consumer.of(prefilling).tokens.empty());
+  EXPECT_TRUE(bench.consumer.of(kept).finishes.empty());
+  for (const RequestId id : {decoding, prefilling, queued}) bench.engine->cancel(id);
+  bench.engine->cancel(RequestId{999});
+  bench.engine->cancel(queued);
+  bench.control->allow(2);
+  ASSERT_TRUE(bench.consumer.wait_finishes(3));
+  for (const RequestId id : {decoding, prefilling, queued}) {
+    const Seen& seen = bench.consumer.of(id);
+    ASSERT_EQ(seen.finishes.size(), 1u);
+    EXPECT_EQ(seen.finishes[0].reason, FinishReason::kAbort);
+    EXPECT_FALSE(seen.finishes[0].error.has_value());
+    EXPECT_FALSE(seen.out_of_order);
+  }
+  EXPECT_LT(bench.consumer.of(decoding).tokens.size(), 40u);
+  bench.control->allow_all();
+  ASSERT_TRUE(bench.consumer.wait_finishes(4));
+  EXPECT_EQ(bench.consumer.of(kept).tokens, expected_output(kept_request, 256).tokens);
+  EXPECT_EQ(bench.consumer.of(kept).finishes[0].reason, FinishReason::kLength);
+  bench.engine->cancel(kept);  // too late: ignored
+  expect_all_free(bench);
+  bench.consumer.read();
+  EXPECT_EQ(bench.consumer.num_finishes(), 4u);
+}
+
+TEST_P(EndAtDepth, TimeoutsEndQueuedAndRunningRequestsAndNameTheLimit) {
+  EngineConfig config = small_config(GetParam());
+  config.scheduler.max_num_seqs = 1;
+  config.request_timeout_seconds = 0.05;
+  Bench bench(config);
+  bench.control->allow(3);
+  const RequestId running = bench.submit(make_request(make_prompt(4, 1), 200));
+  GenerateRequest short_lived = make_request(make_prompt(4, 2), 200);
+  short_lived.timeout_seconds = 0.01;
+  const RequestId queued = bench.submit(short_lived);
+  ASSERT_TRUE(bench.consumer.wait_tokens(3));
+  std::this_thread::sleep_for(80ms);
+  bench.control->allow(2);
+  ASSERT_TRUE(bench.consumer.wait_finishes(2));
+  const FinishEvent& by_server = bench.consumer.of(running).finishes.at(0);
+  EXPECT_EQ(by_server.reason, FinishReason::kAbort);
+  ASSERT_TRUE(by_server.error.has_value());
+  EXPECT_EQ(by_server.error->param, "request_timeout_seconds");
+  EXPECT_NE(by_server.error->message.find("0.05 s"), std::string::npos) << by_server.error->message;
+  const FinishEvent& by_itself = bench.consumer.of(queued).finishes.at(0);
+  ASSERT_TRUE(by_itself.error.has_value());
+  EXPECT_EQ(by_itself.error->param, "timeout");
+  EXPECT_NE(by_itself.error->message.find("0.01 s"), std::string::npos);
+  bench.control->allow_all();
+  expect_all_free(bench);
+}
+
+TEST(EngineEnd, HugeAndMeaninglessTimeoutsAreNoTimeouts) {
+  Bench bench(small_config());
+  for (const double seconds : {1e300, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN(), -1.0}) {
+    GenerateRequest request = make_request({1, 2}, 4);
+    request.timeout_seconds = seconds;
+    bench.submit(request);
+  }
+  ASSERT_TRUE(bench.consumer.wait_finishes(4));
+  for (const auto& [id, seen] : bench.consumer.all()) EXPECT_EQ(seen.finishes.at(0).reason, FinishReason::kLength);
+}
+
+TEST_P(EndAtDepth, DrainLetsRunningRequestsEnd) {
+  Bench bench(small_config(GetParam()));
+  bench.control->allow(5);
+  std::vector<std::pair<RequestId, GenerateRequest>> sent;
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    GenerateRequest request = make_request(make_prompt(6, i), 30);
+    sent.emplace_back(bench.submit(request), request);
+  }
+  ASSERT_TRUE(bench.consumer.wait_tokens(5));
+  std::thread stopper([&] { bench.engine->stop(20s); });
+  while (bench.engine->status().state != EngineStatus::State::kDraining) std::this_thread::yield();
+  const auto late = bench.engine->submit(make_request({1}, 1), true, bench.consumer.queue());
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().code, ErrorCode::kUnavailable);
+  EXPECT_NE(late.error().message.find("shutting down"), std::string::npos);
+  bench.control->allow_all();
+  stopper.join();
+  EXPECT_EQ(bench.engine->status().state, EngineStatus::State::kStopped);
+  bench.consumer.read();
+  for (const auto& [id, request] : sent) {
+    EXPECT_EQ(bench.consumer.of(id).tokens, expected_output(request, 256).tokens);
+    ASSERT_EQ(bench.consumer.of(id).finishes.size(), 1u);
+    EXPECT_EQ(bench.consumer.of(id).finishes[0].reason, FinishReason::kLength);
+  }
+  expect_all_free(bench);
+}
+
+TEST_P(EndAtDepth, ShutdownWithoutGraceAbortsWithAReason) {
+  Bench bench(small_config(GetParam()));
+  bench.control->allow(3);
+  for (std::uint64_t i = 0; i < 12; ++i) bench.submit(make_request(make_prompt(6, i), 200));
+  ASSERT_TRUE(bench.consumer.wait_tokens(3));
+  std::thread first([&] { bench.engine->stop(60s); });
+  while (bench.engine->status().state != EngineStatus::State::kDraining) std::this_thread::yield();
+  std::thread opener([&] { bench.control->allow(2); });
+  bench.engine->stop(0ms);  // a second call shortens the grace
+  first.join();
+  opener.join();
+  bench.consumer.read();
+  EXPECT_EQ(bench.consumer.all().size(), 12u);
+  for (const auto& [id, seen] : bench.consumer.all()) {
+    ASSERT_EQ(seen.finishes.size(), 1u);
+    EXPECT_EQ(seen.finishes[0].reason, FinishReason::kAbort);
+    ASSERT_TRUE(seen.finishes[0].error.has_value());
+    EXPECT_EQ(seen.finishes[0].error->code, ErrorCode::kUnavailable);
+  }
+  bench.control->allow_all();
+  expect_all_free(bench);
+}
+
+TEST(EngineEnd, StatesBeforeStartAndAfterStop) {
+  Bench bench(small_config(), false);
+  const auto early = bench.engine->submit(make_request({1}, 1), true, bench.consumer.queue());
+  ASSERT_FALSE(early.ok());
+  EXPECT_EQ(early.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(bench.engine->status().state, EngineStatus::State::kStarting);
+  EXPECT_FALSE(bench.engine->reset_prefix_cache(1s));
+  bench.engine->stop(0ms);
+  bench.engine->stop(0ms);
+  EXPECT_EQ(bench.engine->status().state, EngineStatus::State::kStopped);
+}
+
+// A step that never returns: requests still end, stop() still returns, and the engine says where it is.
+TEST_P(EndAtDepth, HungExecutorCannotKeepRequestsOrStopWaiting) {
+  Bench bench(small_config(GetParam()));
+  bench.control->hold();
+  const RequestId running = bench.submit(make_request({1, 2, 3}, 10));
+  bench.control->wait_submitted(1);
+  const RequestId unseen = bench.submit(make_request({1, 2, 3}, 10));  // the engine thread cannot take it
+  std::this_thread::sleep_for(30ms);
+  const EngineStatus status = bench.engine->status();
+  EXPECT_EQ(status.stage, EngineStatus::Stage::kExecuting);
+  EXPECT_GE(status.step_running_ms, 20);
+  EXPECT_GE(status.stage_ms, 20);
+  EXPECT_EQ(status.num_running + status.num_waiting, 2);
+  bench.engine->stop(0ms);
+  bench.consumer.read();
+  for (const RequestId id : {running, unseen}) {
+    ASSERT_EQ(bench.consumer.of(id).finishes.size(), 1u);
+    EXPECT_EQ(bench.consumer.of(id).finishes[0].reason, FinishReason::kAbort);
+  }
+  EXPECT_EQ(bench.engine->status().state, EngineStatus::State::kDraining);
+  bench.control->allow_all();
+  expect_all_free(bench);
+  bench.consumer.read();
+  EXPECT_EQ(bench.consumer.num_finishes(), 2u);
+  EXPECT_EQ(bench.engine->status().state, EngineStatus::State::kStopped);
+}
+
+// Commands are handled a bounded number at a time, so that a flood cannot hold up running requests.
+TEST(EngineEnd, AFloodOfCommandsDoesNotStarveSteps) {
+  Bench bench(small_config());
+  const GenerateRequest request = make_request(make_prompt(8, 1), 200);
+  const RequestId id = bench.submit(request);
+  Consumer flood_events;
+  std::atomic<bool> done = false;
+  std::thread flood([&] {
+    while (!done) {
+      const auto other = bench.engine->submit(make_request({5, 6}, 50), true, flood_events.queue());
+      if (other.ok()) bench.engine->cancel(other.value());
+      flood_events.read();
+    }
+  });
+  EXPECT_TRUE(bench.consumer.wait_finishes(1));
+  done = true;
+  flood.join();
+  EXPECT_EQ(bench.consumer.of(id).tokens, expected_output(request, 256).tokens);
+}
+
+}  // namespace
+}  // namespace quire::engine::test
