@@ -44,7 +44,10 @@ Status check_request(const GenerateRequest& request, const SchedulerConfig& limi
 
 struct Engine::Impl {
   Impl(const EngineConfig& settings, std::unique_ptr<StepExecutor> executor, std::shared_ptr<Metrics> shared_metrics)
-      : config(settings), metrics(shared_metrics), inbox(settings.max_queue, board), loop(settings, std::move(executor), std::move(shared_metrics), inbox, board) {}
+      : config(settings),
+        metrics(shared_metrics),
+        inbox(settings.max_queue, board),
+        loop(settings, std::move(executor), std::move(shared_metrics), inbox, board) {}
 
   const EngineConfig config;
   std::shared_ptr<Metrics> metrics;

@@ -29,11 +29,11 @@ class StepExecutor {
 
 struct EngineConfig {
   SchedulerConfig scheduler;
-  std::int32_t max_queue = 4096;          // waiting + running requests; one more is refused (kResourceExhausted)
-  std::uint64_t seed = 0;                 // draws seeds for requests that have none (SamplingParams::seed is then set by submit)
-  double request_timeout_seconds = 0;     // 0: none; ends a request with kAbort and an error that names the limit
-  bool log_requests = false;              // one line per ended request at info level (else debug; errors always warn)
-  double stats_log_seconds = 10;          // period of the statistics line while there is work; 0: off
+  std::int32_t max_queue = 4096;       // waiting + running requests; one more is refused (kResourceExhausted)
+  std::uint64_t seed = 0;              // draws seeds for requests that have none (SamplingParams::seed is then set by submit)
+  double request_timeout_seconds = 0;  // 0: none; ends a request with kAbort and an error that names the limit
+  bool log_requests = false;           // one line per ended request at info level (else debug; errors always warn)
+  double stats_log_seconds = 10;       // period of the statistics line while there is work; 0: off
 };
 
 // Read by health and load routes; lock-free copies of counters.
@@ -43,11 +43,11 @@ struct EngineStatus {
   enum class Stage : std::uint8_t { kIdle, kScheduling, kSubmitting, kExecuting, kDelivering } stage = Stage::kIdle;
   std::int64_t stage_ms = 0;
   std::uint64_t steps_done = 0;
-  std::int64_t ms_since_step = 0;         // since the last step finished (or work arrived after idling); 0 while idle
-  std::int64_t step_running_ms = 0;       // age of the step in flight, 0 when none
+  std::int64_t ms_since_step = 0;    // since the last step finished (or work arrived after idling); 0 while idle
+  std::int64_t step_running_ms = 0;  // age of the step in flight, 0 when none
   std::int32_t num_running = 0, num_waiting = 0;
-  double kv_usage = 0.0;                  // held blocks / all blocks
-  std::string failure;                    // kFailed: why
+  double kv_usage = 0.0;  // held blocks / all blocks
+  std::string failure;    // kFailed: why
 };
 
 class Engine {
@@ -72,7 +72,7 @@ class Engine {
   void stop(std::chrono::milliseconds grace);
 
   [[nodiscard]] EngineStatus status() const;
-  [[nodiscard]] SchedulerStats stats() const;   // of the last finished step
+  [[nodiscard]] SchedulerStats stats() const;  // of the last finished step
   [[nodiscard]] bool reset_prefix_cache(std::chrono::milliseconds timeout);
 
  private:

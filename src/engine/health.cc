@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <boost/json/object.hpp>
-#include <boost/json/serialize.hpp>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -48,8 +46,22 @@ std::optional<std::string> stuck(const EngineStatus& status, const HealthConfig&
   const bool idle = status.stage == Stage::kIdle;
   const std::int64_t age_ms = idle ? 0 : std::max(status.stage_ms, status.step_running_ms);
   if (static_cast<double>(age_ms) <= config.max_step_seconds * 1000.0) return std::nullopt;
-  return fmt::format("stuck: {} for {:.1f} s (bound {:.0f} s), step {}, {} running, {} waiting", stage_name(status.stage), static_cast<double>(age_ms) / 1000.0,
-                     config.max_step_seconds, status.steps_done + 1, status.num_running, status.num_waiting);
+  return fmt::format("stuck: {} for {:.1f} s (bound {:.0f} s), step {}, {} running, {} waiting", stage_name(status.stage),
+                     static_cast<double>(age_ms) / 1000.0, config.max_step_seconds, status.steps_done + 1, status.num_running, status.num_waiting);
+}
+
+// This room knows no JSON library; the one free text in the object is escaped by JSON's own rule.
+std::string json_escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '"' || c == '\\')
+      out += {'\\', c};
+    else if (static_cast<unsigned char>(c) < 0x20)
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    else
+      out += c;
+  }
+  return out;
 }
 
 std::string working_text(const EngineStatus& status) {
@@ -64,28 +76,26 @@ HealthVerdict judge(const EngineStatus& status, const std::string& progress, con
   const std::optional<std::string> where = stuck(status, config);
   switch (status.state) {
     case State::kStarting: out.text = progress.empty() ? "starting" : "starting: " + progress; break;
-    case State::kReady: out.ready = !where; out.text = working_text(status); break;
+    case State::kReady:
+      out.ready = !where;
+      out.text = working_text(status);
+      break;
     case State::kDraining: out.text = fmt::format("draining: {} requests left", status.num_running + status.num_waiting); break;
     case State::kStopped: out.text = "stopped"; break;
-    case State::kFailed: out.live = false; out.text = "failed: " + status.failure; break;
+    case State::kFailed:
+      out.live = false;
+      out.text = "failed: " + status.failure;
+      break;
   }
   if (where && status.state != State::kFailed) {
     out.live = false;
     out.text = *where;
   }
-  const boost::json::object numbers = {{"live", out.live},
-                                       {"ready", out.ready},
-                                       {"state", state_name(status.state)},
-                                       {"text", out.text},
-                                       {"stage", stage_name(status.stage)},
-                                       {"stage_ms", status.stage_ms},
-                                       {"steps_done", status.steps_done},
-                                       {"ms_since_step", status.ms_since_step},
-                                       {"step_running_ms", status.step_running_ms},
-                                       {"num_requests_running", status.num_running},
-                                       {"num_requests_waiting", status.num_waiting},
-                                       {"kv_cache_usage", status.kv_usage}};
-  out.json = boost::json::serialize(numbers);
+  out.json = fmt::format(
+      R"({{"live":{},"ready":{},"state":"{}","text":"{}","stage":"{}","stage_ms":{},"steps_done":{},"ms_since_step":{},"step_running_ms":{},)"
+      R"("num_requests_running":{},"num_requests_waiting":{},"kv_cache_usage":{:.6f}}})",
+      out.live, out.ready, state_name(status.state), json_escaped(out.text), stage_name(status.stage), status.stage_ms, status.steps_done,
+      status.ms_since_step, status.step_running_ms, status.num_running, status.num_waiting, status.kv_usage);
   return out;
 }
 
@@ -118,8 +128,10 @@ struct HealthMonitor::Impl {
   void evaluate(const EngineStatus& status, const std::string& doing) {
     auto next = std::make_shared<const HealthVerdict>(judge(status, doing, config));
     const bool was_live = live.exchange(next->live), was_ready = ready.exchange(next->ready);
-    if (was_live && !next->live) QUIRE_LOG_ERROR("health: {}", next->text);
-    else if (was_ready != next->ready) QUIRE_LOG_INFO("health: {}", next->text);
+    if (was_live && !next->live)
+      QUIRE_LOG_ERROR("health: {}", next->text);
+    else if (was_ready != next->ready)
+      QUIRE_LOG_INFO("health: {}", next->text);
     const std::scoped_lock lock(mutex);
     current = std::move(next);
   }

@@ -11,7 +11,7 @@
 namespace quire::engine {
 
 struct HealthConfig {
-  double max_step_seconds = 60;                // a step, or any other stage of the engine thread, that runs longer is stuck
+  double max_step_seconds = 60;  // a step, or any other stage of the engine thread, that runs longer is stuck
   std::chrono::milliseconds period{50};
 };
 

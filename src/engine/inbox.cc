@@ -92,8 +92,9 @@ bool Inbox::close(Clock::time_point deadline) {
 bool Inbox::wait_exit(Clock::duration extra) {
   std::unique_lock lock(mutex_);
   QUIRE_CHECK(stop_deadline_.has_value()) << "wait_exit() before close()";
-  // Another caller may shorten the deadline meanwhile.
-  while (!exited_ && Clock::now() < *stop_deadline_ + extra) exited_cv_.wait_until(lock, *stop_deadline_ + extra);
+  const Clock::time_point called = Clock::now();
+  const auto until = [&] { return std::max(called, *stop_deadline_) + extra; };  // another caller may shorten the deadline meanwhile
+  while (!exited_ && Clock::now() < until()) exited_cv_.wait_until(lock, until());
   return exited_;
 }
 
@@ -124,8 +125,10 @@ void Inbox::release(const std::vector<RequestId>& ended) {
 void Inbox::wait(std::optional<Clock::time_point> until) {
   std::unique_lock lock(mutex_);
   const auto awake = [this] { return !commands_.empty() || stop_deadline_.has_value(); };
-  if (until) commands_cv_.wait_until(lock, *until, awake);
-  else commands_cv_.wait(lock, awake);
+  if (until)
+    commands_cv_.wait_until(lock, *until, awake);
+  else
+    commands_cv_.wait(lock, awake);
 }
 
 bool Inbox::should_exit(Clock::time_point now) const {

@@ -49,7 +49,7 @@ class Inbox {
   [[nodiscard]] bool reset_prefix_cache(std::shared_ptr<std::promise<bool>> done);  // false: nobody will answer
   // Draining from now on; the engine thread leaves at `deadline` at the latest. False when the thread was never started.
   [[nodiscard]] bool close(Clock::time_point deadline);
-  // Until the engine thread has left, at most `extra` beyond the deadline; false: it has not.
+  // Until the engine thread has left, at most `extra` beyond the deadline and this call; false: it has not.
   [[nodiscard]] bool wait_exit(Clock::duration extra);
   [[nodiscard]] std::int32_t num_open() const { return num_open_.load(); }
   [[nodiscard]] std::string failure() const;

@@ -58,7 +58,8 @@ Metrics::Metrics(const MetricsConfig& config) : base_labels_{{"engine", config.e
   params_n_ = histogram("vllm:request_params_n", "The n parameter.", kSampleCountBounds);
   ttft_ = histogram("vllm:time_to_first_token_seconds", "Submission to first token.", kFirstTokenBounds);
   inter_token_ = histogram("vllm:inter_token_latency_seconds", "Time between two tokens of a request.", kTokenGapBounds);
-  time_per_output_token_ = histogram("vllm:request_time_per_output_token_seconds", "Mean time per token after the first, per request.", kTokenGapBounds);
+  time_per_output_token_ =
+      histogram("vllm:request_time_per_output_token_seconds", "Mean time per token after the first, per request.", kTokenGapBounds);
   e2e_ = histogram("vllm:e2e_request_latency_seconds", "Submission to end.", kRequestBounds);
   queue_ = histogram("vllm:request_queue_time_seconds", "Submission to first scheduling.", kRequestBounds);
   inference_ = histogram("vllm:request_inference_time_seconds", "First scheduling to last token.", kRequestBounds);

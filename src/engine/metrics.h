@@ -12,7 +12,7 @@
 namespace quire::engine {
 
 struct MetricsConfig {
-  std::string model_name;          // first served name
+  std::string model_name;  // first served name
   std::string engine = "0";
   std::int32_t max_model_len = 1;  // bounds the buckets of token counts
 };
@@ -21,11 +21,11 @@ struct MetricsConfig {
 struct FinishedRequest {
   FinishReason reason = FinishReason::kStop;
   std::int32_t num_prompt_tokens = 0, num_output_tokens = 0, max_tokens = 0;
-  double e2e_seconds = 0;                    // submit to end
-  double queue_seconds = 0;                  // submit to first scheduling, or to the end when never scheduled
-  std::optional<double> inference_seconds;   // first scheduling to last token (to the end when there is none)
-  std::optional<double> prefill_seconds;     // first scheduling to first token
-  std::optional<double> decode_seconds;      // first to last token
+  double e2e_seconds = 0;                   // submit to end
+  double queue_seconds = 0;                 // submit to first scheduling, or to the end when never scheduled
+  std::optional<double> inference_seconds;  // first scheduling to last token (to the end when there is none)
+  std::optional<double> prefill_seconds;    // first scheduling to first token
+  std::optional<double> decode_seconds;     // first to last token
 };
 
 class Metrics {

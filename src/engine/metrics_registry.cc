@@ -41,10 +41,14 @@ std::string number_text(double value) {
 
 void append_escaped(std::string& out, std::string_view text, bool quotes) {
   for (const char c : text) {
-    if (c == '\\') out += "\\\\";
-    else if (c == '\n') out += "\\n";
-    else if (c == '"' && quotes) out += "\\\"";
-    else out += c;
+    if (c == '\\')
+      out += "\\\\";
+    else if (c == '\n')
+      out += "\\n";
+    else if (c == '"' && quotes)
+      out += "\\\"";
+    else
+      out += c;
   }
 }
 
@@ -132,7 +136,8 @@ Gauge MetricsRegistry::gauge(const std::string& name, const std::string& help, c
   return Gauge(impl_->add(prometheus::BuildGauge(), name, help, labels));
 }
 
-Histogram MetricsRegistry::histogram(const std::string& name, const std::string& help, const MetricLabels& labels, const std::vector<double>& bounds) {
+Histogram MetricsRegistry::histogram(const std::string& name, const std::string& help, const MetricLabels& labels,
+                                     const std::vector<double>& bounds) {
   for (std::size_t i = 1; i < bounds.size(); ++i) QUIRE_CHECK_LT(bounds[i - 1], bounds[i]) << name;
   return Histogram(impl_->add(prometheus::BuildHistogram(), name, help, labels, bounds));
 }

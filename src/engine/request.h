@@ -27,9 +27,9 @@ struct GenerateRequest {
   std::vector<TokenId> prompt;
   SamplingParams sampling;
   std::int32_t priority = 0;
-  std::string cache_namespace;     // from the credential and cache_salt; prefix blocks never cross namespaces
-  std::string client_id;           // for logs: the response id the client sees, e.g. "cmpl-...-0"
-  double timeout_seconds = 0;      // 0: no limit beyond the server's
+  std::string cache_namespace;           // from the credential and cache_salt; prefix blocks never cross namespaces
+  std::string client_id;                 // for logs: the response id the client sees, e.g. "cmpl-...-0"
+  double timeout_seconds = 0;            // 0: no limit beyond the server's
   std::shared_ptr<SampleGroup> samples;  // null: the only sample of its prompt
 };
 
@@ -45,7 +45,7 @@ struct PromptLogprobsEvent {
 struct FinishEvent {
   FinishReason reason = FinishReason::kStop;
   std::optional<TokenId> stop_token;
-  std::optional<Error> error;      // kError, or kAbort by timeout or shutdown
+  std::optional<Error> error;  // kError, or kAbort by timeout or shutdown
   std::int32_t num_prompt_tokens = 0;
   std::int32_t num_cached_tokens = 0;
   std::int32_t num_output_tokens = 0;

@@ -27,7 +27,8 @@ const char* reason_name(FinishReason reason) {
 std::string loggable(std::string_view text) {
   constexpr std::size_t kMaxLen = 128;
   std::string out(text.substr(0, kMaxLen));
-  std::replace_if(out.begin(), out.end(), [](char c) { return c < 0x21 || c > 0x7e; }, '?');
+  std::replace_if(
+      out.begin(), out.end(), [](char c) { return c < 0x21 || c > 0x7e; }, '?');
   return out.empty() ? "-" : out;
 }
 
@@ -173,10 +174,12 @@ void RequestLedger::record_end(const OpenRequest& request, const FinishEvent& fi
 
   const auto level = finish.reason == FinishReason::kError ? spdlog::level::warn : log_requests_ ? spdlog::level::info : spdlog::level::debug;
   if (!spdlog::should_log(level)) return;
-  spdlog::log(level, "request {} ended: {}{}{}, {} prompt tokens ({} cached), {} output tokens, queued {:.3f} s, prefill {:.3f} s, decode {:.3f} s, total {:.3f} s",
-              loggable(request.client_id), reason_name(finish.reason), finish.error ? ": " : "", finish.error ? finish.error->message : "",
-              request.num_prompt_tokens, request.num_cached_tokens, request.num_output_tokens, record.queue_seconds,
-              record.prefill_seconds.value_or(0), record.decode_seconds.value_or(0), record.e2e_seconds);
+  spdlog::log(
+      level,
+      "request {} ended: {}{}{}, {} prompt tokens ({} cached), {} output tokens, queued {:.3f} s, prefill {:.3f} s, decode {:.3f} s, total {:.3f} s",
+      loggable(request.client_id), reason_name(finish.reason), finish.error ? ": " : "", finish.error ? finish.error->message : "",
+      request.num_prompt_tokens, request.num_cached_tokens, request.num_output_tokens, record.queue_seconds, record.prefill_seconds.value_or(0),
+      record.decode_seconds.value_or(0), record.e2e_seconds);
 }
 
 }  // namespace quire::engine

@@ -23,12 +23,12 @@ using Clock = std::chrono::steady_clock;
 
 struct OpenRequest {
   std::shared_ptr<EventQueue> events;
-  std::shared_ptr<SampleGroup> samples;   // null: the only sample of its prompt
+  std::shared_ptr<SampleGroup> samples;  // null: the only sample of its prompt
   std::string client_id;
   std::int32_t num_prompt_tokens = 0, max_tokens = 0;
   bool wants_prompt_logprobs = false;
-  double timeout_seconds = 0;             // 0: none
-  bool timeout_is_servers = false;        // which limit the error names
+  double timeout_seconds = 0;       // 0: none
+  bool timeout_is_servers = false;  // which limit the error names
   Clock::time_point arrival;
 
   // Filled by the ledger.

@@ -21,15 +21,17 @@ std::optional<std::string> StatsLine::take(const SchedulerStats& stats, std::int
   const double span = std::chrono::duration<double>(now - *interval_start_).count();
   const auto queries = static_cast<double>(stats.prefix_queries - prefix_queries_), hits = static_cast<double>(stats.prefix_hits - prefix_hits_);
   const std::int32_t held = stats.num_blocks_total - stats.num_blocks_free;
-  std::string line = fmt::format(
-      "engine 0: prompt {:.1f} tokens/s, generation {:.1f} tokens/s, running {}, waiting {}, KV cache {:.1f} %, prefix hits {:.1f} %",
-      static_cast<double>(prompt_tokens_) / span, static_cast<double>(generated_tokens_) / span, num_running, num_waiting,
-      stats.num_blocks_total > 0 ? 100.0 * held / stats.num_blocks_total : 0.0, queries > 0 ? 100.0 * hits / queries : 0.0);
+  std::string line =
+      fmt::format("engine 0: prompt {:.1f} tokens/s, generation {:.1f} tokens/s, running {}, waiting {}, KV cache {:.1f} %, prefix hits {:.1f} %",
+                  static_cast<double>(prompt_tokens_) / span, static_cast<double>(generated_tokens_) / span, num_running, num_waiting,
+                  stats.num_blocks_total > 0 ? 100.0 * held / stats.num_blocks_total : 0.0, queries > 0 ? 100.0 * hits / queries : 0.0);
   prompt_tokens_ = generated_tokens_ = 0;
   prefix_queries_ = stats.prefix_queries;
   prefix_hits_ = stats.prefix_hits;
-  if (num_running + num_waiting > 0) interval_start_ = now;
-  else interval_start_.reset();
+  if (num_running + num_waiting > 0)
+    interval_start_ = now;
+  else
+    interval_start_.reset();
   return line;
 }
 

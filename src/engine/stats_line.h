@@ -20,7 +20,8 @@ class StatsLine {
   // When the open interval ends; nullopt while silent or off.
   [[nodiscard]] std::optional<Clock::time_point> due() const;
   // The line, once due() has passed; nullopt otherwise. Starts the next interval, or silence when nothing runs.
-  [[nodiscard]] std::optional<std::string> take(const SchedulerStats& stats, std::int32_t num_running, std::int32_t num_waiting, Clock::time_point now);
+  [[nodiscard]] std::optional<std::string> take(const SchedulerStats& stats, std::int32_t num_running, std::int32_t num_waiting,
+                                                Clock::time_point now);
 
  private:
   Clock::duration period_;

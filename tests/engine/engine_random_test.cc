@@ -126,8 +126,10 @@ TEST_P(RandomAtDepth, StopInTheMiddleEndsEveryAcceptedRequestOnce) {
     threads.emplace_back([&, t] {
       while (true) {
         const auto id = bench.engine->submit(make_request(make_prompt(9, t), 20), true, consumers[t].queue());
-        if (id.ok()) ++accepted[t];
-        else if (id.error().code == ErrorCode::kUnavailable) return;
+        if (id.ok())
+          ++accepted[t];
+        else if (id.error().code == ErrorCode::kUnavailable)
+          return;
       }
     });
   }

@@ -100,7 +100,8 @@ Result<StepResult> FakeExecutor::collect() {
     broken = control_->broken_;
   }
   for (const StateUpload& upload : plan.uploads) {
-    rows_[upload.row] = Row{.request = upload.request, .tokens = upload.tokens, .num_prompt = upload.num_prompt_tokens, .num_written = 0, .num_blocks = 0};
+    rows_[upload.row] =
+        Row{.request = upload.request, .tokens = upload.tokens, .num_prompt = upload.num_prompt_tokens, .num_written = 0, .num_blocks = 0};
   }
   for (const BlockAppend& append : plan.block_appends) rows_.at(append.row).num_blocks += append.blocks.size();
   StepResult result{.step_id = plan.step_id, .rows = {}};
@@ -118,7 +119,8 @@ RowResult FakeExecutor::run_row(const RowPlan& plan, const std::function<bool(Re
   out.request = plan.request;
   if (plan.scores_prompt) {
     for (std::int32_t p = plan.num_computed + 1; p <= std::min(end, row.num_prompt - 1); ++p) {
-      out.prompt_logprobs.push_back(TokenLogprobs{.token = row.tokens[static_cast<std::size_t>(p)], .logprob = -static_cast<float>(p), .rank = 1, .top = {}});
+      out.prompt_logprobs.push_back(
+          TokenLogprobs{.token = row.tokens[static_cast<std::size_t>(p)], .logprob = -static_cast<float>(p), .rank = 1, .top = {}});
     }
   }
   if (plan.samples) {

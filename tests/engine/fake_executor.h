@@ -33,10 +33,10 @@ class ExecutorControl {
   // Steps beyond those allowed wait in collect(). A fresh control allows all.
   void allow(std::int64_t num_steps);
   void allow_all();
-  void hold();                                   // allow none beyond those already collected
-  void fail_steps(int num);                      // the next `num` collects return an error
+  void hold();                                             // allow none beyond those already collected
+  void fail_steps(int num);                                // the next `num` collects return an error
   void break_rows(std::function<bool(RequestId)> broken);  // their rows report unusable logits
-  void wait_submitted(std::uint64_t num_steps);  // until that many steps have been submitted in all
+  void wait_submitted(std::uint64_t num_steps);            // until that many steps have been submitted in all
   [[nodiscard]] std::uint64_t num_submitted() const;
   [[nodiscard]] std::vector<std::uint64_t> seeds() const;  // of every sequence's first upload, in order
   [[nodiscard]] std::int32_t most_in_flight() const;

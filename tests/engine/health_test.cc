@@ -112,7 +112,8 @@ TEST(Health, FollowsAnEngineFromStartToStop) {
   bench.control->hold();
   bench.submit(make_request({1, 2, 3}, 4));
   std::thread stopper([&] { bench.engine->stop(10s); });
-  EXPECT_TRUE(eventually(monitor, [](const HealthVerdict& v) { return !v.ready && v.text.find("draining: 1 requests left") == 0; })) << monitor.verdict().text;
+  EXPECT_TRUE(eventually(monitor, [](const HealthVerdict& v) { return !v.ready && v.text.find("draining: 1 requests left") == 0; }))
+      << monitor.verdict().text;
   bench.control->allow_all();
   stopper.join();
   EXPECT_TRUE(eventually(monitor, [](const HealthVerdict& v) { return v.text == "stopped"; }));

@@ -42,11 +42,10 @@ TEST(Metrics, CarriesTheNamesAndTypesOfVllm) {
   for (const char* name : {"prefix_cache_queries", "prefix_cache_hits", "num_preemptions", "prompt_tokens", "generation_tokens", "request_success"}) {
     EXPECT_EQ(types.at(std::string("vllm:") + name + "_total"), "counter") << name;
   }
-  for (const char* name :
-       {"iteration_tokens_total", "request_prompt_tokens", "request_generation_tokens", "request_max_num_generation_tokens",
-        "request_params_max_tokens", "request_params_n", "time_to_first_token_seconds", "inter_token_latency_seconds",
-        "request_time_per_output_token_seconds", "e2e_request_latency_seconds", "request_queue_time_seconds",
-        "request_inference_time_seconds", "request_prefill_time_seconds", "request_decode_time_seconds"}) {
+  for (const char* name : {"iteration_tokens_total", "request_prompt_tokens", "request_generation_tokens", "request_max_num_generation_tokens",
+                           "request_params_max_tokens", "request_params_n", "time_to_first_token_seconds", "inter_token_latency_seconds",
+                           "request_time_per_output_token_seconds", "e2e_request_latency_seconds", "request_queue_time_seconds",
+                           "request_inference_time_seconds", "request_prefill_time_seconds", "request_decode_time_seconds"}) {
     EXPECT_EQ(types.at(std::string("vllm:") + name), "histogram") << name;
   }
   EXPECT_EQ(types.at("quire:steps_total"), "counter");
@@ -57,7 +56,8 @@ TEST(Metrics, CarriesTheNamesAndTypesOfVllm) {
 
 TEST(Metrics, NumbersAndLabelsReadAsThePythonClientWritesThem) {
   MetricsRegistry registry;
-  const Histogram histogram = registry.histogram("a_seconds", "one \\ two\nthree", {{"z", "1"}, {"b", "say \"x\"\n\\"}}, {0.001, 0.3, 1, 16384, 2000000});
+  const Histogram histogram =
+      registry.histogram("a_seconds", "one \\ two\nthree", {{"z", "1"}, {"b", "say \"x\"\n\\"}}, {0.001, 0.3, 1, 16384, 2000000});
   histogram.observe(0.25);
   histogram.observe(1);
   registry.gauge("b", "gauge", {}).set(-0.5);
@@ -125,17 +125,21 @@ TEST(Metrics, CountsEqualACountedWorkload) {
 
   const std::string text = bench.metrics->render();
   const auto value = [&text](const std::string& name) { return sample(text, name + kLabels); };
-  const auto reason = [&text](const std::string& r) { return sample(text, "vllm:request_success_total{engine=\"0\",finished_reason=\"" + r + "\",model_name=\"tiny\"}"); };
+  const auto reason = [&text](const std::string& r) {
+    return sample(text, "vllm:request_success_total{engine=\"0\",finished_reason=\"" + r + "\",model_name=\"tiny\"}");
+  };
   EXPECT_EQ(reason("length"), kRequests + 3);
   EXPECT_EQ(reason("abort"), 1);
   EXPECT_EQ(reason("stop"), 0);
   EXPECT_EQ(reason("error"), 0);
   EXPECT_EQ(value("vllm:generation_tokens_total"), generated);
   EXPECT_EQ(value("vllm:prompt_tokens_total"), prompt_tokens + 15 + (cancelled_tokens > 0 ? 6 : 0));
-  for (const char* name : {"request_prompt_tokens", "request_generation_tokens", "request_params_max_tokens", "e2e_request_latency_seconds", "request_queue_time_seconds"}) {
+  for (const char* name : {"request_prompt_tokens", "request_generation_tokens", "request_params_max_tokens", "e2e_request_latency_seconds",
+                           "request_queue_time_seconds"}) {
     EXPECT_EQ(value(std::string("vllm:") + name + "_count"), ended) << name;
   }
-  for (const char* name : {"time_to_first_token_seconds", "request_prefill_time_seconds", "request_decode_time_seconds", "request_time_per_output_token_seconds"}) {
+  for (const char* name :
+       {"time_to_first_token_seconds", "request_prefill_time_seconds", "request_decode_time_seconds", "request_time_per_output_token_seconds"}) {
     EXPECT_EQ(value(std::string("vllm:") + name + "_count"), reached_first) << name;
   }
   EXPECT_EQ(value("vllm:inter_token_latency_seconds_count"), generated - reached_first);
