@@ -9,7 +9,7 @@
 
 #include "base/dtype.h"
 #include "model/spec.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/scheduler_config.h"
 
 namespace quire::config {
 

@@ -10,7 +10,7 @@
 #include "kv/store/kv_store.h"
 #include "model/spec.h"
 #include "model/weights.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/scheduler_config.h"
 #include "scheduler/step_plan.h"
 
 namespace quire::runner {
