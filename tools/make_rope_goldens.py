@@ -114,7 +114,7 @@ CASES = [
     (64, 131072, 131072, 150000, {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096, "truncate": False}),
     (128, 32768, 131072, 1000000, {**YARN, "beta_fast": 16.0, "beta_slow": 2.0}),
     (32, 64, 64, 10000, {"rope_type": "yarn", "factor": 1.0, "original_max_position_embeddings": 64}),
-    (16, 1000000, 1000000, 10, {"rope_type": "yarn", "factor": 4.0}),
+    (16, 358, 1432, 10, {"rope_type": "yarn", "factor": 4.0, "beta_slow": 0.1}),
     (16, 4, 4, 10000, {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 4}),
 ]
 

@@ -74,8 +74,10 @@ bool looks_like_path(const std::string& model) {
 
 Error not_found(std::string text) { return Error{ErrorCode::kNotFound, std::move(text), "model"}; }
 
+// huggingface_hub renamed its command; both names, so that the line works with any version.
 std::string download_command(const std::string& model, const std::string& revision) {
-  return "huggingface-cli download " + model + (revision == "main" ? "" : " --revision " + revision);
+  const std::string rest = " download " + model + (revision == "main" ? "" : " --revision " + revision);
+  return "'hf" + rest + "' ('huggingface-cli" + rest + "' before huggingface_hub 1.0)";
 }
 
 // refs/<revision> to the hash it names.
@@ -105,7 +107,7 @@ Result<std::string> resolve_in_cache(const std::string& model, const std::string
   std::error_code ec;
   if (!fs::is_directory(snapshot, ec)) return not_found(missing);
   if (!file_exists(snapshot + "/config.json"))  // follows links: a link to a missing blob counts as missing
-    return not_found(snapshot + ": has no config.json, so the download is not complete; run '" + download_command(model, revision) + "'");
+    return not_found(snapshot + ": has no config.json, so the download is not complete; run " + download_command(model, revision));
   return snapshot;
 }
 

@@ -89,6 +89,7 @@ TEST(ResolveModelDir, FindsHubIdsInEveryPlaceOfTheCache) {
   };
   const Case cases[] = {
       {{{"HF_HUB_CACHE", root + "/a"}, {"HF_HOME", root + "/b"}}, root + "/a"},
+      {{{"HF_HUB_CACHE", root + "/a"}, {"HUGGINGFACE_HUB_CACHE", root + "/e"}}, root + "/a"},
       {{{"HUGGINGFACE_HUB_CACHE", root + "/e"}, {"HF_HOME", root + "/b"}}, root + "/e"},
       {{{"HF_HOME", root + "/b"}, {"XDG_CACHE_HOME", root + "/c"}}, root + "/b/hub"},
       {{{"XDG_CACHE_HOME", root + "/c"}, {"HOME", root + "/d"}}, root + "/c/huggingface/hub"},
@@ -119,7 +120,8 @@ TEST(ResolveModelDir, RevisionsAreRefsOrFullHashes) {
 TEST(ResolveModelDir, AMissingModelNamesTheCommandAndTheFolder) {
   TempDir dir;
   Environment environment(Variables{{"HF_HUB_CACHE", dir.path() + "/hub"}});
-  EXPECT_THAT(resolved("org/name"), AllOf(HasSubstr("huggingface-cli download org/name'"), HasSubstr(dir.path() + "/hub/models--org--name")));
+  EXPECT_THAT(resolved("org/name"), AllOf(HasSubstr("'hf download org/name'"), HasSubstr("'huggingface-cli download org/name'"),
+                                          HasSubstr(dir.path() + "/hub/models--org--name")));
   EXPECT_EQ(resolve_model_dir("org/name", "").error().code, ErrorCode::kNotFound);
   EXPECT_EQ(resolve_model_dir("org/name", "").error().param, "model");
 }
