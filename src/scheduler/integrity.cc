@@ -41,7 +41,8 @@ Status check_content(const Sequence& s, const kv::PrefixIndex* index, std::int32
   for (std::size_t b = 0; b < s.blocks.size(); ++b) {
     if (!index->contains(s.blocks[b])) continue;
     if (b >= static_cast<std::size_t>(s.num_published)) return broken(s, "holds a cached block that it did not publish");
-    if (!std::ranges::equal(index->tokens(s.blocks[b]), std::span(s.tokens).subspan(b * size, size))) return broken(s, "a cached block holds other tokens");
+    if (!std::ranges::equal(index->tokens(s.blocks[b]), std::span(s.tokens).subspan(b * size, size)))
+      return broken(s, "a cached block holds other tokens");
   }
   return {};
 }
@@ -82,7 +83,10 @@ Status Scheduler::check_integrity() const {
   for (const auto& [key, sequence] : s.leaving) in_flight += sequence->num_in_flight;
   for (const auto& step : s.in_flight) in_flight -= static_cast<std::int64_t>(step.rows.size());
   if (in_flight != 0) return broken("rows in flight are miscounted");
-  if (s.index != nullptr) QUIRE_RETURN_IF_ERROR(s.index->check());
+  if (s.index != nullptr) {
+    if (s.index->num_open() != s.live.size() + s.leaving.size()) return broken("a namespace was left open");
+    QUIRE_RETURN_IF_ERROR(s.index->check());
+  }
   return s.pool.check(holders);
 }
 

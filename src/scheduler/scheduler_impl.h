@@ -42,10 +42,10 @@ struct Scheduler::Impl {
   struct Draft {
     std::int32_t budget;
     std::vector<DraftRow> rows;
-    bool preempted = false;      // somebody lost blocks in this step
-    bool short_of_blocks = false;  // somebody could not get blocks: nobody is admitted
+    bool preempted = false;            // somebody lost blocks in this step
+    bool short_of_blocks = false;      // somebody could not get blocks: nobody is admitted
     std::int64_t promised_blocks = 0;  // that running sequences still need for the tokens they have
-    bool blocks_reserved = false;  // blocks are coming back for somebody earlier in the list: nobody else takes one
+    bool blocks_reserved = false;      // blocks are coming back for somebody earlier in the list: nobody else takes one
   };
   struct PrefixMatch {
     std::vector<BlockId> blocks;
@@ -94,9 +94,9 @@ struct Scheduler::Impl {
   const SchedulerConfig config;
   std::unique_ptr<kv::PrefixIndex> index;  // null: prefix caching is off
   kv::BlockPool pool;
-  std::unordered_map<RequestId, std::unique_ptr<Sequence>> live;        // waiting and running
+  std::unordered_map<RequestId, std::unique_ptr<Sequence>> live;  // waiting and running
   std::unordered_map<const Sequence*, std::unique_ptr<Sequence>> leaving;
-  std::vector<Sequence*> running;                        // in order of admission
+  std::vector<Sequence*> running;  // in order of admission
   std::map<scheduler::QueueKey, Sequence*> waiting;
   std::deque<InFlightStep> in_flight;
   std::vector<StateRow> free_rows;

@@ -20,9 +20,9 @@ enum class Phase : std::uint8_t {
 
 // Place in the waiting queue: smallest first.
 struct QueueKey {
-  std::int32_t priority = 0;   // kPriority only
-  std::uint64_t arrival = 0;   // kPriority only
-  std::int64_t order = 0;      // order of add(); under kFcfs a preempted sequence gets one before all others
+  std::int32_t priority = 0;  // kPriority only
+  std::uint64_t arrival = 0;  // kPriority only
+  std::int64_t order = 0;     // order of add(); under kFcfs a preempted sequence gets one before all others
   friend auto operator<=>(const QueueKey&, const QueueKey&) = default;
 };
 
@@ -42,15 +42,15 @@ struct Sequence {
   StateRow row;
   std::vector<BlockId> blocks;
 
-  kv::Content root;                 // empty prefix of the namespace; opened at add, closed at the end
-  kv::Content published;            // content of the first num_published blocks
+  kv::Content root;       // empty prefix of the namespace; opened at add, closed at the end
+  kv::Content published;  // content of the first num_published blocks
   std::int32_t num_published = 0;
-  bool publishes = false;           // false: caching off, the chain is broken, or the content is not to be trusted
+  bool publishes = false;  // false: caching off, the chain is broken, or the content is not to be trusted
 
-  std::int32_t next_scored = 1;     // first prompt position whose log-probability is not reported
+  std::int32_t next_scored = 1;  // first prompt position whose log-probability is not reported
   std::int32_t num_cached_tokens = 0;
-  bool was_admitted = false;        // left the queue at least once
-  bool was_reported = false;        // an output was reported
+  bool was_admitted = false;  // left the queue at least once
+  bool was_reported = false;  // an output was reported
 
   [[nodiscard]] std::int32_t num_known() const { return static_cast<std::int32_t>(tokens.size()); }
   [[nodiscard]] std::int32_t length() const { return num_known() + num_placeholders; }

@@ -16,7 +16,8 @@ std::uint64_t mix(std::uint64_t x) {
 }
 
 std::string say(const RowPlan& row, const std::string& what) {
-  return "request " + std::to_string(row.request.value) + " [" + std::to_string(row.num_computed) + ", +" + std::to_string(row.num_new) + "): " + what;
+  return "request " + std::to_string(row.request.value) + " [" + std::to_string(row.num_computed) + ", +" + std::to_string(row.num_new) +
+         "): " + what;
 }
 
 int class_of(const RowPlan& row) { return row.num_computed == 0 ? 2 : row.num_new > 1 ? 1 : 0; }
@@ -37,17 +38,33 @@ Ending run_alone(const FakeModel& model, const SequenceSpec& spec, std::int32_t 
   Ending end;
   std::uint64_t h = model.prefix_of(spec.prompt);
   while (true) {
-    if (model.fails(h)) { end.reason = FinishReason::kError; return end; }
+    if (model.fails(h)) {
+      end.reason = FinishReason::kError;
+      return end;
+    }
     const TokenId t = model.next(h);
     end.outputs.push_back(t);
     h = model.extend(h, t);
     const auto count = static_cast<std::int32_t>(end.outputs.size());
     const auto length = static_cast<std::int32_t>(spec.prompt.size()) + count;
     const bool may_stop = count > p.min_tokens;
-    if (may_stop && !p.ignore_eos && std::ranges::count(p.eos_token_ids, t) > 0) { end.reason = FinishReason::kStop; return end; }
-    if (may_stop && std::ranges::count(p.stop_token_ids, t) > 0) { end.reason = FinishReason::kStop; end.stop_token = t; return end; }
-    if (count >= p.max_tokens || length >= max_model_len) { end.reason = FinishReason::kLength; return end; }
-    if (length > pool_tokens) { end.reason = FinishReason::kError; return end; }
+    if (may_stop && !p.ignore_eos && std::ranges::count(p.eos_token_ids, t) > 0) {
+      end.reason = FinishReason::kStop;
+      return end;
+    }
+    if (may_stop && std::ranges::count(p.stop_token_ids, t) > 0) {
+      end.reason = FinishReason::kStop;
+      end.stop_token = t;
+      return end;
+    }
+    if (count >= p.max_tokens || length >= max_model_len) {
+      end.reason = FinishReason::kLength;
+      return end;
+    }
+    if (length > pool_tokens) {
+      end.reason = FinishReason::kError;
+      return end;
+    }
   }
 }
 
@@ -90,7 +107,8 @@ std::string FakeDevice::accept_blocks(const StepPlan& plan) {
     for (const Queued& q : queue_) {
       if (q.rows.contains(up.row.value)) return "state row " + std::to_string(up.row.value) + " is reused while a step in flight needs it";
     }
-    planned_[up.row.value] = RowState{.request = up.request, .history = up.tokens, .table = {}, .num_prompt = up.num_prompt_tokens, .sampling = up.sampling, .broken = false};
+    planned_[up.row.value] = RowState{
+        .request = up.request, .history = up.tokens, .table = {}, .num_prompt = up.num_prompt_tokens, .sampling = up.sampling, .broken = false};
     planned_length_[up.row.value] = static_cast<std::int32_t>(up.tokens.size());
     const auto row = std::ranges::find(plan.rows, up.row, &RowPlan::row);
     if (row == plan.rows.end() || row->request != up.request) return "an upload without its row";
@@ -138,7 +156,8 @@ std::string FakeDevice::accept_row(const RowPlan& row, const StepPlan& plan) {
 
 void FakeDevice::enter(const StepPlan& plan) {
   for (const StateUpload& up : plan.uploads) {
-    rows_[up.row.value] = RowState{.request = up.request, .history = up.tokens, .table = {}, .num_prompt = up.num_prompt_tokens, .sampling = up.sampling, .broken = false};
+    rows_[up.row.value] = RowState{
+        .request = up.request, .history = up.tokens, .table = {}, .num_prompt = up.num_prompt_tokens, .sampling = up.sampling, .broken = false};
   }
   for (const BlockAppend& append : plan.block_appends) {
     auto& table = rows_.at(append.row.value).table;

@@ -71,9 +71,9 @@ class FakeDevice {
 
   FakeModel model_;
   SchedulerConfig config_;
-  std::vector<std::uint64_t> pool_;                    // by slot
-  std::map<std::int32_t, RowState> rows_;              // as executed so far
-  std::map<std::int32_t, RowState> planned_;           // as planned so far: tables and lengths, tokens where uploaded
+  std::vector<std::uint64_t> pool_;           // by slot
+  std::map<std::int32_t, RowState> rows_;     // as executed so far
+  std::map<std::int32_t, RowState> planned_;  // as planned so far: tables and lengths, tokens where uploaded
   std::map<std::int32_t, std::int32_t> planned_length_;
   std::vector<Queued> queue_;
   std::uint64_t last_step_ = 0;

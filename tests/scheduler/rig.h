@@ -25,7 +25,8 @@ struct Rig {
     return p;
   }
   // Adds a request whose prompt is `prompt`; it must be accepted.
-  void add(std::uint64_t id, std::vector<TokenId> prompt, const SamplingParams& sampling = endless(), std::int32_t priority = 0, const std::string& ns = "") {
+  void add(std::uint64_t id, std::vector<TokenId> prompt, const SamplingParams& sampling = endless(), std::int32_t priority = 0,
+           const std::string& ns = "") {
     const Status s = scheduler.add(SequenceSpec{.id = RequestId{id},
                                                 .prompt = std::move(prompt),
                                                 .sampling = std::make_shared<SamplingParams>(sampling),
@@ -59,6 +60,12 @@ struct Rig {
     auto out = scheduler.apply(result);
     check();
     return out;
+  }
+  // Plans, applies, and gives the plan.
+  StepPlan apply_plan() {
+    StepPlan p = plan();
+    apply(p);
+    return p;
   }
   std::vector<SequenceOutput> step(TokenId token = 7) { return apply(plan(), token); }
   void check() const {

@@ -77,12 +77,12 @@ TEST(SchedulerPreempt, TheLeastImportantWaitsFirstInTheListAndIsTheVictim) {
   c.policy = SchedulingPolicy::kPriority;
   Rig rig(c);
   rig.add(1, Rig::tokens(6), Rig::endless(), 9);
-  rig.step(11);                                          // 1: length 7, two blocks
+  rig.step(11);  // 1: length 7, two blocks
   rig.add(2, Rig::tokens(15, 200), Rig::endless(), 0);
-  rig.step(12);                                          // 1: length 8; 2: length 16, four blocks: the pool is full
+  rig.step(12);  // 1: length 8; 2: length 16, four blocks: the pool is full
   StepPlan p = rig.plan();
   EXPECT_THAT(rows_of(p), ElementsAre("1:7+1*", "2:15+1*"));
-  rig.apply(p, 13);                                      // lengths 9 and 17: both need a block
+  rig.apply(p, 13);  // lengths 9 and 17: both need a block
   p = rig.plan();
   // 1 comes first in the list, is itself the least important, and waits; 2 takes its blocks.
   EXPECT_THAT(rows_of(p), ElementsAre("2:16+1*"));
@@ -121,6 +121,19 @@ TEST(SchedulerPreempt, TheNewestWaitsWithItsBlocksInsteadOfPreemptingItself) {
   EXPECT_THAT(rows_of(rig.plan()), ElementsAre("2:8+1*")) << "nothing is computed again";
 }
 
+TEST(SchedulerPreempt, NobodyIsAdmittedInAStepThatPreempted) {
+  SchedulerConfig c = tiny(5);
+  c.policy = SchedulingPolicy::kPriority;
+  Rig rig(c);
+  rig.add(1, Rig::tokens(7), Rig::endless(), 0);
+  rig.add(2, Rig::tokens(9, 200), Rig::endless(), 9);
+  rig.step();
+  rig.add(3, Rig::tokens(5, 300), Rig::endless(), 5);
+  rig.step();
+  EXPECT_THAT(rows_of(rig.apply_plan()), ElementsAre("1:8+1*")) << "2 gave back three blocks, 3 needs two";
+  EXPECT_THAT(rows_of(rig.plan()), ElementsAre("1:9+1*", "3:0+5*"));
+}
+
 TEST(SchedulerPool, ASequenceThatOutgrowsThePoolEndsWithAnError) {
   for (const std::int32_t depth : {1, 2}) {
     Rig rig(tiny(2, depth));
@@ -139,14 +152,32 @@ TEST(SchedulerPool, ASequenceThatOutgrowsThePoolEndsWithAnError) {
 
 TEST(SchedulerPool, APromptIsNotBegunUnlessItCanEnd) {
   SchedulerConfig c = tiny(8);
-  c.max_num_batched_tokens = 4;
+  c.long_prefill_token_threshold = 4;
   Rig rig(c);
-  rig.add(1, Rig::tokens(19));  // five blocks, one per step
-  rig.add(2, Rig::tokens(13, 200));  // four blocks: only three remain once 1 is whole
+  rig.add(1, Rig::tokens(19));       // five blocks, one per step
+  rig.add(2, Rig::tokens(13, 200));  // four: seven are free now, but four of them are 1's
   for (int i = 0; i < 4; ++i) rig.step();
-  const StepPlan p = rig.plan();
-  EXPECT_THAT(rows_of(p), ElementsAre("1:16+3*"));
-  EXPECT_EQ(rig.scheduler.stats().num_waiting, 1);
+  EXPECT_THAT(rows_of(rig.apply_plan()), ElementsAre("1:16+3*"));
+  rig.scheduler.abort(RequestId{1});
+  EXPECT_THAT(rows_of(rig.plan()), ElementsAre("2:0+4"));
+  EXPECT_EQ(rig.scheduler.stats().num_preemptions, 0u);
+}
+
+TEST(SchedulerPreempt, AVictimReturnsOnlyWithABlockToSpareForEachRunningSequence) {
+  Rig rig(tiny(5));
+  rig.add(1, Rig::tokens(7));
+  rig.add(3, Rig::tokens(1, 300));
+  rig.add(2, Rig::tokens(6, 200));
+  rig.step();
+  rig.step();
+  StepPlan p = rig.plan();
+  EXPECT_THAT(rows_of(p), ElementsAre("1:8+1*", "3:2+1*"));  // 2 lost its two blocks, one went to 1
+  rig.scheduler.abort(RequestId{3});
+  rig.apply(p);
+  EXPECT_EQ(rig.scheduler.stats().num_blocks_free, 2) << "what 2 needs";
+  EXPECT_THAT(rows_of(rig.apply_plan()), ElementsAre("1:9+1*")) << "but then the next block of 1 would cost it again";
+  rig.scheduler.abort(RequestId{1});
+  EXPECT_THAT(rows_of(rig.plan()), ElementsAre("2:0+8*"));
 }
 
 TEST(SchedulerDepth2, TheNextStepIsPlannedOnAPlaceholder) {
@@ -218,8 +249,8 @@ TEST(SchedulerDepth2, APreemptedVictimInFlightKeepsItsTokenAndFreesWhenItRetires
   rig.add(1, Rig::tokens(7));
   rig.add(2, Rig::tokens(6, 200));
   rig.add(3, Rig::tokens(1, 300));
-  const StepPlan a = rig.plan();   // both whole; lengths 8p, 7p
-  const StepPlan b = rig.plan();   // positions 7 and 6
+  const StepPlan a = rig.plan();  // both whole; lengths 8p, 7p
+  const StepPlan b = rig.plan();  // positions 7 and 6
   EXPECT_THAT(rows_of(b), ElementsAre("1:7+1*", "2:6+1*"));
   rig.apply(a, 11);
   // 1 needs a block for position 8. 2 is the victim, but step b uses its blocks: 1 waits for them, 2 is not in the plan.
@@ -255,6 +286,48 @@ TEST(SchedulerDepth2, NobodyElseIsPreemptedWhileBlocksComeBack) {
   rig.apply(b, 7);
   EXPECT_THAT(rows_of(rig.plan()), ElementsAre("1:8+1*", "2:8+1*"));
   EXPECT_EQ(rig.scheduler.stats().num_preemptions, 0u);
+}
+
+// A long prompt in chunks of 12, one other in decode that takes a block which the prompt would have needed.
+SchedulerConfig chunks_of_12(std::int32_t num_blocks) {
+  SchedulerConfig c = tiny(num_blocks, 2);
+  c.long_prefill_token_threshold = 12;
+  return c;
+}
+
+TEST(SchedulerDepth2, BlocksThatComeBackAreForTheOneWhoWaitsFirst) {
+  Rig rig(chunks_of_12(15));
+  rig.add(1, Rig::tokens(48));
+  rig.add(3, Rig::tokens(6, 300));
+  rig.add(2, Rig::tokens(3, 200));
+  rig.apply(rig.plan());
+  rig.apply(rig.plan());
+  const StepPlan third = rig.plan();
+  EXPECT_THAT(rows_of(third), ElementsAre("3:7+1*", "2:4+1*", "1:24+12"));
+  EXPECT_EQ(rig.scheduler.stats().num_blocks_free, 2);
+  // 1 needs three blocks. 2 is the victim, and step 3 uses its blocks. 3 needs one block and must not take it.
+  EXPECT_FALSE(rig.scheduler.step_plan());
+  EXPECT_EQ(rig.scheduler.stats().num_preemptions, 1u);
+  rig.apply(third);
+  EXPECT_THAT(rows_of(rig.plan()), ElementsAre("3:8+1*", "1:36+12*"));
+}
+
+TEST(SchedulerDepth2, AVictimIsNotAdmittedAgainBeforeItsStepRetires) {
+  Rig rig(chunks_of_12(13));
+  rig.add(1, Rig::tokens(48));
+  rig.add(2, Rig::tokens(3, 200));
+  rig.apply(rig.plan());
+  rig.apply(rig.plan());
+  const StepPlan third = rig.plan();
+  EXPECT_FALSE(rig.scheduler.step_plan());  // 2 is preempted
+  rig.scheduler.abort(RequestId{1});
+  EXPECT_EQ(rig.scheduler.stats().num_blocks_free, 2) << "enough for 2";
+  EXPECT_FALSE(rig.scheduler.step_plan()) << "but its last token is not known";
+  rig.check();
+  EXPECT_EQ(rig.apply(third, 9).size(), 1u);
+  const StepPlan p = rig.plan();
+  EXPECT_THAT(rows_of(p), ElementsAre("2:0+6*"));
+  EXPECT_EQ(p.uploads[0].tokens.back(), 9);
 }
 
 }  // namespace

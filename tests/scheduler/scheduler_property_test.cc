@@ -62,9 +62,10 @@ class World {
   void fail(const std::string& what) {
     failed_ = true;
     std::ostringstream out;
-    out << what << "; depth " << config_.depth << ", blocks " << config_.num_blocks << " x " << config_.block_size << ", budget " << config_.max_num_batched_tokens
-        << ", seqs " << config_.max_num_seqs << ", max_model_len " << config_.max_model_len << ", chunked " << config_.enable_chunked_prefill << ", caching "
-        << config_.enable_prefix_caching << ", policy " << static_cast<int>(config_.policy) << ", step " << counts_.steps;
+    out << what << "; depth " << config_.depth << ", blocks " << config_.num_blocks << " x " << config_.block_size << ", budget "
+        << config_.max_num_batched_tokens << ", seqs " << config_.max_num_seqs << ", max_model_len " << config_.max_model_len << ", chunked "
+        << config_.enable_chunked_prefill << ", caching " << config_.enable_prefix_caching << ", policy " << static_cast<int>(config_.policy)
+        << ", step " << counts_.steps;
     ADD_FAILURE() << out.str();
   }
   void check() {
@@ -74,12 +75,29 @@ class World {
 
   void one_call() {
     switch (rng_() % 16) {
-      case 0: case 1: case 2: add(); break;
-      case 3: if (rng_() % 3 == 0) abort(); break;
-      case 4: if (rng_() % 16 == 0) (void)scheduler_.reset_prefix_cache(); break;
-      case 5: if (with_failed_steps_ && device_.num_in_flight() > 0 && rng_() % 8 == 0) fail_step(); break;
-      case 6: case 7: case 8: case 9: case 10: plan(); break;
-      default: if (device_.num_in_flight() > 0) apply(); else plan(); break;
+      case 0:
+      case 1:
+      case 2: add(); break;
+      case 3:
+        if (rng_() % 3 == 0) abort();
+        break;
+      case 4:
+        if (rng_() % 16 == 0) (void)scheduler_.reset_prefix_cache();
+        break;
+      case 5:
+        if (with_failed_steps_ && device_.num_in_flight() > 0 && rng_() % 8 == 0) fail_step();
+        break;
+      case 6:
+      case 7:
+      case 8:
+      case 9:
+      case 10: plan(); break;
+      default:
+        if (device_.num_in_flight() > 0)
+          apply();
+        else
+          plan();
+        break;
     }
     if (!failed_) check();
   }
@@ -145,7 +163,8 @@ class World {
     for (const SequenceOutput& out : scheduler_.fail_step(id, "device lost")) {
       const auto found = tracked_.find(out.id.value);
       if (found == tracked_.end() || found->second.ended) return fail("an output of nobody");
-      if (!out.finish || out.finish->reason != FinishReason::kError || out.finish->error != "device lost") return fail("a failed step ends its sequences with its error");
+      if (!out.finish || out.finish->reason != FinishReason::kError || out.finish->error != "device lost")
+        return fail("a failed step ends its sequences with its error");
       found->second.ended = found->second.step_failed = true;
     }
   }
@@ -160,11 +179,13 @@ class World {
     t.scores.insert(t.scores.end(), out.prompt_logprobs.begin(), out.prompt_logprobs.end());
     if (out.token) t.outputs.push_back(*out.token);
     if (t.outputs.size() > t.alone.outputs.size()) return fail("more outputs than alone");
-    if (out.num_cached_tokens < 0 || out.num_cached_tokens >= static_cast<std::int32_t>(t.spec.prompt.size() + 1)) return fail("num_cached_tokens out of range");
+    if (out.num_cached_tokens < 0 || out.num_cached_tokens >= static_cast<std::int32_t>(t.spec.prompt.size() + 1))
+      return fail("num_cached_tokens out of range");
     if (!out.finish) return;
     t.ended = true;
     ++counts_.finished;
-    if (out.finish->reason == FinishReason::kError) ++(out.finish->error.find("too small") != std::string::npos ? counts_.too_small : counts_.failures);
+    if (out.finish->reason == FinishReason::kError)
+      ++(out.finish->error.find("too small") != std::string::npos ? counts_.too_small : counts_.failures);
     if (out.finish->reason != t.alone.reason || out.finish->stop_token != t.alone.stop_token) return fail("ended otherwise than alone");
   }
 
@@ -194,7 +215,10 @@ class World {
   }
 
   void check_scores(const Tracked& t) {
-    if (!t.spec.sampling->prompt_logprobs) { EXPECT_TRUE(t.scores.empty()); return; }
+    if (!t.spec.sampling->prompt_logprobs) {
+      EXPECT_TRUE(t.scores.empty());
+      return;
+    }
     if (t.alone.reason == FinishReason::kError && t.alone.outputs.empty()) return;  // failed while the prompt was scored
     ASSERT_EQ(t.scores.size(), t.spec.prompt.size() - 1);
     std::uint64_t h = 1;
@@ -254,13 +278,15 @@ TEST_P(SchedulerProperty, EverySequenceGivesWhatItGivesAlone) {
     const std::uint64_t mask = std::uint64_t{0xffff} >> (rng() % 17);
     Scheduler::BlockHash hash;
     if (rng() % 2 == 0) {
-      hash = [mask](std::uint64_t parent, std::span<const TokenId> t) { return (parent * 31 + static_cast<std::uint64_t>(t.front()) * 7 + static_cast<std::uint64_t>(t.back())) & mask; };
+      hash = [mask](std::uint64_t parent, std::span<const TokenId> t) {
+        return (parent * 31 + static_cast<std::uint64_t>(t.front()) * 7 + static_cast<std::uint64_t>(t.back())) & mask;
+      };
     }
     World(rng, c, model, hash).run(400, counts);
   }
-  std::cout << counts.steps << " steps, " << counts.finished << " finished, " << counts.preemptions << " preemptions, " << counts.hits << " tokens hit, " << counts.aborts
-            << " aborts, " << counts.failures << " failed rows, " << counts.failed_steps << " failed steps, " << counts.too_small << " outgrew the pool, " << counts.scored
-            << " prompt scores\n";
+  std::cout << counts.steps << " steps, " << counts.finished << " finished, " << counts.preemptions << " preemptions, " << counts.hits
+            << " tokens hit, " << counts.aborts << " aborts, " << counts.failures << " failed rows, " << counts.failed_steps << " failed steps, "
+            << counts.too_small << " outgrew the pool, " << counts.scored << " prompt scores\n";
   // The streams must have gone where it hurts.
   EXPECT_GT(counts.finished, 500u);
   EXPECT_GT(counts.preemptions, 50u);
@@ -273,9 +299,10 @@ TEST_P(SchedulerProperty, EverySequenceGivesWhatItGivesAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SchedulerProperty,
-                         ::testing::Values(Variant{1, SchedulingPolicy::kFcfs, true}, Variant{2, SchedulingPolicy::kFcfs, true}, Variant{1, SchedulingPolicy::kFcfs, false},
-                                           Variant{2, SchedulingPolicy::kFcfs, false}, Variant{1, SchedulingPolicy::kPriority, true},
-                                           Variant{2, SchedulingPolicy::kPriority, true}, Variant{2, SchedulingPolicy::kPriority, false}),
+                         ::testing::Values(Variant{1, SchedulingPolicy::kFcfs, true}, Variant{2, SchedulingPolicy::kFcfs, true},
+                                           Variant{1, SchedulingPolicy::kFcfs, false}, Variant{2, SchedulingPolicy::kFcfs, false},
+                                           Variant{1, SchedulingPolicy::kPriority, true}, Variant{2, SchedulingPolicy::kPriority, true},
+                                           Variant{2, SchedulingPolicy::kPriority, false}),
                          [](const auto& test) {
                            return "Depth" + std::to_string(test.param.depth) + (test.param.policy == SchedulingPolicy::kFcfs ? "Fcfs" : "Priority") +
                                   (test.param.caching ? "Cached" : "Uncached");

@@ -28,7 +28,10 @@ TEST(SchedulerSpeed, StepOf256Decodes) {
   p->max_tokens = 1200;
   p->ignore_eos = true;
   for (std::uint64_t i = 0; i < 256; ++i) {
-    ASSERT_TRUE(scheduler.add(SequenceSpec{.id = RequestId{i}, .prompt = std::vector<TokenId>(100, static_cast<TokenId>(i)), .sampling = p, .cache_namespace = {}}).ok());
+    ASSERT_TRUE(
+        scheduler
+            .add(SequenceSpec{.id = RequestId{i}, .prompt = std::vector<TokenId>(100, static_cast<TokenId>(i)), .sampling = p, .cache_namespace = {}})
+            .ok());
   }
   std::vector<double> plans, applies;
   StepResult pending;

@@ -26,7 +26,8 @@ SchedulerConfig small() {
 }
 
 Status try_add(Scheduler& s, int prompt_len) {
-  return s.add(SequenceSpec{.id = RequestId{1}, .prompt = Rig::tokens(prompt_len), .sampling = std::make_shared<SamplingParams>(), .cache_namespace = {}});
+  return s.add(
+      SequenceSpec{.id = RequestId{1}, .prompt = Rig::tokens(prompt_len), .sampling = std::make_shared<SamplingParams>(), .cache_namespace = {}});
 }
 
 TEST(SchedulerAdd, RefusesWhatCanNeverRun) {
@@ -67,8 +68,12 @@ TEST(SchedulerDeathTest, OurOwnMistakesStop) {
   ASSERT_TRUE(plan);
   EXPECT_DEATH((void)s.apply(StepResult{.step_id = 2, .rows = {}}), "step order");
   EXPECT_DEATH((void)s.apply(StepResult{.step_id = 1, .rows = {}}), "rows.size");
-  EXPECT_DEATH((void)s.apply(StepResult{.step_id = 1, .rows = {RowResult{.request = RequestId{9}, .token = 3, .logprobs = {}, .prompt_logprobs = {}, .failure = {}}}}), "request");
-  EXPECT_DEATH((void)s.apply(StepResult{.step_id = 1, .rows = {RowResult{.request = RequestId{1}, .token = {}, .logprobs = {}, .prompt_logprobs = {}, .failure = {}}}}), "token");
+  EXPECT_DEATH((void)s.apply(StepResult{
+                   .step_id = 1, .rows = {RowResult{.request = RequestId{9}, .token = 3, .logprobs = {}, .prompt_logprobs = {}, .failure = {}}}}),
+               "request");
+  EXPECT_DEATH((void)s.apply(StepResult{
+                   .step_id = 1, .rows = {RowResult{.request = RequestId{1}, .token = {}, .logprobs = {}, .prompt_logprobs = {}, .failure = {}}}}),
+               "token");
 }
 
 TEST(SchedulerPlan, ChunksThenDecodes) {
@@ -111,9 +116,9 @@ TEST(SchedulerPlan, RowsAreDecodeThenExtendThenPrefill) {
   c.max_num_batched_tokens = 24;
   Rig rig(c);
   rig.add(1, Rig::tokens(40));
-  rig.step();                       // 1: 24 of 40
+  rig.step();  // 1: 24 of 40
   rig.add(2, Rig::tokens(5, 200));
-  rig.step();                       // 1: 16, done; 2: 5
+  rig.step();  // 1: 16, done; 2: 5
   rig.add(3, Rig::tokens(40, 300));
   StepPlan p = rig.plan();
   EXPECT_THAT(rows_of(p), ElementsAre("1:40+1*", "2:5+1*", "3:0+22"));
@@ -182,7 +187,8 @@ struct EndCase {
   std::optional<TokenId> stop_token;
 };
 
-SamplingParams with(std::int32_t max_tokens, std::vector<TokenId> eos, std::vector<TokenId> stop, bool ignore_eos = false, std::int32_t min_tokens = 0) {
+SamplingParams with(std::int32_t max_tokens, std::vector<TokenId> eos, std::vector<TokenId> stop, bool ignore_eos = false,
+                    std::int32_t min_tokens = 0) {
   SamplingParams p;
   p.max_tokens = max_tokens;
   p.eos_token_ids = std::move(eos);

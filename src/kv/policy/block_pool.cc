@@ -101,12 +101,15 @@ Status BlockPool::check(std::span<const std::int32_t> expected_holders) const {
     before = b;
     ++count;
   }
-  if (before != tail_ || count != num_free_) return broken("the free list has " + std::to_string(count) + " blocks, " + std::to_string(num_free_) + " counted");
+  if (before != tail_ || count != num_free_)
+    return broken("the free list has " + std::to_string(count) + " blocks, " + std::to_string(num_free_) + " counted");
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (entries_[i].holders != expected_holders[i]) {
-      return broken("block " + std::to_string(i) + " counts " + std::to_string(entries_[i].holders) + " holders, tables say " + std::to_string(expected_holders[i]));
+      return broken("block " + std::to_string(i) + " counts " + std::to_string(entries_[i].holders) + " holders, tables say " +
+                    std::to_string(expected_holders[i]));
     }
-    if (listed[i] != (entries_[i].holders == 0)) return broken("block " + std::to_string(i) + (listed[i] ? " is free and held" : " is neither free nor held"));
+    if (listed[i] != (entries_[i].holders == 0))
+      return broken("block " + std::to_string(i) + (listed[i] ? " is free and held" : " is neither free nor held"));
   }
   return {};
 }

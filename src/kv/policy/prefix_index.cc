@@ -47,6 +47,7 @@ Content PrefixIndex::open_root(const std::string& cache_namespace) {
     root_by_serial_.emplace(place->second.serial, place);
   }
   ++place->second.uses;
+  ++num_open_;
   return Content{.serial = place->second.serial, .node = Content::kRootNode};
 }
 
@@ -54,6 +55,8 @@ void PrefixIndex::close_root(Content root) {
   QUIRE_CHECK_EQ(root.node, Content::kRootNode);
   const auto found = root_by_serial_.find(root.serial);
   QUIRE_CHECK(found != root_by_serial_.end()) << "root " << root.serial << " is not open";
+  QUIRE_CHECK_GE(num_open_, 1u);
+  --num_open_;
   drop_root_use(found->second);
 }
 
@@ -110,9 +113,7 @@ const PrefixIndex::BlockEntry& PrefixIndex::at(BlockId block) const {
   return entries_[static_cast<std::size_t>(block.value)];
 }
 
-PrefixIndex::BlockEntry& PrefixIndex::at(BlockId block) {
-  return const_cast<BlockEntry&>(std::as_const(*this).at(block));
-}
+PrefixIndex::BlockEntry& PrefixIndex::at(BlockId block) { return const_cast<BlockEntry&>(std::as_const(*this).at(block)); }
 
 std::span<const TokenId> PrefixIndex::node_tokens(std::int32_t n) const {
   const auto size = static_cast<std::size_t>(block_size_);
@@ -189,7 +190,10 @@ Status PrefixIndex::check() const {
     if (find_node(nodes_[i].hash, nodes_[i].parent_serial, node_tokens(n)) != n) return Error{.message = "a node cannot be found", .param = {}};
   }
   if (used + free_nodes_.size() != nodes_.size()) return Error{.message = "a node leaked", .param = {}};
-  if (roots_.size() != root_by_serial_.size()) return Error{.message = "a root leaked", .param = {}};
+  std::int64_t uses = 0;
+  for (const auto& [name, root] : roots_) uses += root.uses;
+  if (uses != static_cast<std::int64_t>(num_open_ + used) || roots_.size() != root_by_serial_.size())
+    return Error{.message = "a root leaked", .param = {}};
   return {};
 }
 

@@ -59,6 +59,7 @@ class PrefixIndex {
   [[nodiscard]] std::span<const TokenId> tokens(BlockId block) const;
   [[nodiscard]] std::int32_t num_cached() const { return num_cached_; }  // blocks
   [[nodiscard]] std::size_t num_roots() const { return roots_.size(); }
+  [[nodiscard]] std::size_t num_open() const { return num_open_; }  // opens that are not closed
   [[nodiscard]] Status check() const;
 
  private:
@@ -97,11 +98,12 @@ class PrefixIndex {
   BlockHash hash_;
   std::uint64_t last_serial_ = 0;
   std::int32_t num_cached_ = 0;
-  std::vector<Node> nodes_;             // as many as blocks: each node has at least one
-  std::vector<TokenId> node_tokens_;    // [node][block_size]
+  std::size_t num_open_ = 0;
+  std::vector<Node> nodes_;           // as many as blocks: each node has at least one
+  std::vector<TokenId> node_tokens_;  // [node][block_size]
   std::vector<std::int32_t> free_nodes_;
-  std::vector<std::int32_t> buckets_;   // first node, or -1
-  std::vector<BlockEntry> entries_;     // by block id
+  std::vector<std::int32_t> buckets_;  // first node, or -1
+  std::vector<BlockEntry> entries_;    // by block id
   std::map<std::string, Root> roots_;
   std::unordered_map<std::uint64_t, RootPlace> root_by_serial_;
 };

@@ -135,7 +135,10 @@ TEST(BlockPool, RandomHoldersAgreeWithATable) {
       const std::int32_t before = pool.num_free();
       ASSERT_EQ(pool.allocate(n, t), n <= before);
       if (!tables.empty() && rng() % 3 == 0) {
-        for (const BlockId b : tables[rng() % tables.size()]) { pool.share(b); t.push_back(b); }
+        for (const BlockId b : tables[rng() % tables.size()]) {
+          pool.share(b);
+          t.push_back(b);
+        }
       }
       for (const BlockId b : t) ++holders[static_cast<std::size_t>(b.value)];
       tables.push_back(std::move(t));

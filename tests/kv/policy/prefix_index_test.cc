@@ -37,9 +37,9 @@ TEST(PrefixIndex, ACollisionIsNeverAHit) {
   const Content other = index.open_root("tenant");
   const auto a = index.publish(root, Tokens{1, 2}, BlockId{0});
   ASSERT_TRUE(a);
-  EXPECT_FALSE(index.find(root, Tokens{1, 3}));     // other tokens
-  EXPECT_FALSE(index.find(*a, Tokens{1, 2}));       // the same tokens at another place
-  EXPECT_FALSE(index.find(other, Tokens{1, 2}));    // the same prefix of another namespace
+  EXPECT_FALSE(index.find(root, Tokens{1, 3}));   // other tokens
+  EXPECT_FALSE(index.find(*a, Tokens{1, 2}));     // the same tokens at another place
+  EXPECT_FALSE(index.find(other, Tokens{1, 2}));  // the same prefix of another namespace
   const auto b = index.publish(root, Tokens{1, 3}, BlockId{1});
   ASSERT_TRUE(b);
   const auto c = index.publish(*b, Tokens{1, 2}, BlockId{2});
@@ -151,7 +151,9 @@ TEST_P(PrefixIndexOracle, EveryHitIsThePrefixItself) {
         at = hit->content;
       }
     }
-    if (i % 64 == 0) { ASSERT_TRUE(index.check().ok()) << index.check().error().message; }
+    if (i % 64 == 0) {
+      ASSERT_TRUE(index.check().ok()) << index.check().error().message;
+    }
     ASSERT_EQ(static_cast<std::size_t>(index.num_cached()), whole_prefix.size());
   }
   EXPECT_GT(hits, 1000);
