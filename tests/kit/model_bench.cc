@@ -1,0 +1,78 @@
+#include "kit/model_bench.h"
+
+#include <map>
+#include <utility>
+
+#include "attention/cpu_kernels.h"
+#include "attention/select.h"
+#include "base/check.h"
+#include "ops/cpu_kernels.h"
+
+namespace quire::test {
+
+std::vector<device::CpuKernel> all_cpu_kernels() {
+  std::vector<device::CpuKernel> all;
+  for (const auto& k : ops::cpu_kernels()) all.push_back(k);
+  for (const auto& k : attention::cpu_kernels()) all.push_back(k);
+  return all;
+}
+
+ModelBench::ModelBench(const ModelBenchOptions& o) : spec(o.dummy.has_value() ? *o.dummy : model::read_model_spec(o.model_dir).value()) {
+  device = std::make_unique<device::CpuDevice>(o.num_threads, all_cpu_kernels());
+  std::unique_ptr<model::WeightSource> source = o.dummy.has_value() ? model::dummy_weights(spec, 1) : model::open_checkpoint_weights(o.model_dir, spec, false).value();
+  const DType dtype = o.dtype.value_or(spec.dtype), kv_dtype = o.kv_dtype.value_or(dtype);
+  model::LoadProgress progress;
+  weights = std::make_unique<model::Weights>(
+      model::Weights::load(*device, spec, model::WeightsOptions{dtype, o.scheduler.max_model_len}, *source, progress).value());
+  const attention::AttnProblem problem{spec.num_heads, spec.num_kv_heads, spec.head_dim, o.scheduler.block_size, kv_dtype};
+  backend = attention::select_backend(problem, "cpu", o.backend).value().backend;
+  kv::KvLayout layout;
+  layout.num_layers = spec.num_layers;
+  layout.num_kv_heads = spec.num_kv_heads;
+  layout.head_dim = spec.head_dim;
+  layout.block_size = o.scheduler.block_size;
+  layout.num_blocks = o.scheduler.num_blocks;
+  layout.dtype = kv_dtype;
+  layout.key_order = backend->key_order;
+  layout.value_order = backend->value_order;
+  kv = std::make_unique<kv::KvStore>(kv::KvStore::create(*device, layout).value());
+  runner = runner::ModelRunner::create(*device, runner::RunnerConfig{spec, o.scheduler, 20, backend}, *weights, *kv).value();
+}
+
+RunResult run_all(runner::ModelRunner& runner, Scheduler& scheduler, std::vector<SequenceSpec> specs, std::int32_t depth) {
+  RunResult out;
+  std::map<RequestId, std::size_t> index;
+  for (auto& s : specs) {
+    index[s.id] = out.sequences.size();
+    out.sequences.emplace_back();
+    const Status added = scheduler.add(std::move(s));
+    QUIRE_CHECK(added.ok()) << added.error().message;
+  }
+  std::int32_t in_flight = 0;
+  for (std::int64_t steps = 0; scheduler.has_work(); ++steps) {
+    QUIRE_CHECK_LT(steps, 1'000'000) << "no end in sight";
+    std::optional<StepPlan> plan = scheduler.step_plan();
+    if (plan.has_value()) {
+      runner.submit(*plan);
+      ++in_flight;
+    }
+    if (in_flight == 0 || (plan.has_value() && in_flight < depth)) continue;
+    const StepResult result = runner.collect().value();
+    --in_flight;
+    for (SequenceOutput& o : scheduler.apply(result)) {
+      FinishedSequence& f = out.sequences.at(index.at(o.id));
+      if (o.token.has_value()) f.tokens.push_back(*o.token);
+      if (o.logprobs.has_value()) {
+        f.logprobs.push_back(o.logprobs->logprob);
+        f.tops.push_back(o.logprobs->top);
+      }
+      for (auto& p : o.prompt_logprobs) f.prompt_logprobs.push_back(std::move(p));
+      if (o.first_scheduled) f.num_cached = o.num_cached_tokens;
+      if (o.finish.has_value()) f.error = o.finish->error;
+    }
+  }
+  out.stats = scheduler.stats();
+  return out;
+}
+
+}  // namespace quire::test

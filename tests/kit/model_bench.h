@@ -1,0 +1,58 @@
+// A model on a CPU device with its runner, ready for step plans: what runner, engine and determinism tests share.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attention/capability.h"
+#include "device/cpu/cpu_device.h"
+#include "kv/store/kv_store.h"
+#include "model/checkpoint.h"
+#include "model/weights.h"
+#include "runner/runner.h"
+#include "scheduler/scheduler.h"
+
+namespace quire::test {
+
+struct ModelBenchOptions {
+  std::string model_dir;                 // read from here ...
+  std::optional<model::ModelSpec> dummy; // ... or dummy weights of this spec
+  std::optional<DType> dtype;            // default: the model's
+  std::optional<DType> kv_dtype;         // default: dtype
+  std::string backend = "CPU_UNIFIED";
+  int num_threads = 1;
+  SchedulerConfig scheduler;             // num_blocks must be set
+};
+
+// Everything a test needs, alive together. Failures end the process with the reason.
+struct ModelBench {
+  explicit ModelBench(const ModelBenchOptions& options);
+  model::ModelSpec spec;
+  std::unique_ptr<device::CpuDevice> device;
+  std::unique_ptr<model::Weights> weights;
+  std::unique_ptr<kv::KvStore> kv;
+  std::unique_ptr<runner::ModelRunner> runner;
+  const attention::BackendCaps* backend = nullptr;
+};
+
+// All CPU kernels of the program.
+[[nodiscard]] std::vector<device::CpuKernel> all_cpu_kernels();
+
+struct FinishedSequence {
+  std::vector<TokenId> tokens;
+  std::vector<float> logprobs;                 // of the outputs, when asked for
+  std::vector<std::vector<std::pair<TokenId, float>>> tops;
+  std::vector<TokenLogprobs> prompt_logprobs;
+  std::int32_t num_cached = 0;
+  std::string error;
+};
+
+// Runs sequences through scheduler and runner until all are done; results in the order of `specs`. Steps are bounded.
+struct RunResult {
+  std::vector<FinishedSequence> sequences;
+  SchedulerStats stats;
+};
+[[nodiscard]] RunResult run_all(runner::ModelRunner& runner, Scheduler& scheduler, std::vector<SequenceSpec> specs, std::int32_t depth);
+
+}  // namespace quire::test

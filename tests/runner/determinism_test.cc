@@ -1,0 +1,124 @@
+// D0 to D3 on the real model (docs/NUMERICS.md): a request's log-probabilities have the same bits alone, in a crowd, chunked, after a prefix hit,
+// after preemption, with any thread count, either attention row, and one or two steps in flight.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "kit/compare.h"
+#include "kit/model_bench.h"
+#include "kit/seed.h"
+
+namespace quire {
+namespace {
+
+const std::string kModel = QUIRE_SOURCE_DIR "/models/gsm-tiny";
+constexpr int kSubjects = 4;
+
+struct Scenario {
+  std::string backend = "CPU_UNIFIED";
+  int threads = 1;
+  std::int32_t budget = 2048, depth = 1, num_blocks = 1024, block_size = 16, crowd = 0;
+  bool prefix_caching = false;
+  bool twice = false;  // run the subjects first once, so that the second time hits the prefix cache
+};
+
+std::vector<TokenId> random_prompt(std::mt19937_64& rng, std::size_t n) {
+  std::vector<TokenId> p(n);
+  for (auto& t : p) t = static_cast<TokenId>(rng() % 560);
+  return p;
+}
+
+SequenceSpec spec_of(std::uint64_t id, std::vector<TokenId> prompt, double temperature) {
+  auto p = std::make_shared<SamplingParams>();
+  p->temperature = temperature;
+  p->top_p = 0.95;
+  p->seed = id * 77 + 5;
+  p->max_tokens = 24;
+  p->ignore_eos = true;
+  p->logprobs = 4;
+  return SequenceSpec{.id = RequestId{id}, .prompt = std::move(prompt), .sampling = p, .arrival = id};
+}
+
+// The four subjects (two greedy, two sampled) of 1, 40, 130 and 570 tokens.
+std::vector<SequenceSpec> subjects(std::uint64_t first_id) {
+  std::mt19937_64 rng(1234);
+  std::vector<SequenceSpec> s;
+  const std::size_t lengths[kSubjects] = {1, 40, 130, 570};
+  for (int i = 0; i < kSubjects; ++i) {
+    s.push_back(spec_of(static_cast<std::uint64_t>(i), random_prompt(rng, lengths[i]), i % 2 == 0 ? 0.0 : 0.8));
+    s.back().id = RequestId{first_id + static_cast<std::uint64_t>(i)};
+  }
+  return s;
+}
+
+struct Outcome {
+  std::vector<test::FinishedSequence> subjects;
+  SchedulerStats stats;
+};
+
+Outcome run(const Scenario& setup) {
+  test::ModelBenchOptions o{.model_dir = kModel, .backend = setup.backend, .num_threads = setup.threads};
+  o.scheduler = SchedulerConfig{.max_num_batched_tokens = setup.budget,
+                                .max_num_seqs = std::min(80, setup.budget),
+                                .max_model_len = 1024,
+                                .block_size = setup.block_size,
+                                .num_blocks = setup.num_blocks,
+                                .enable_prefix_caching = setup.prefix_caching,
+                                .depth = setup.depth};
+  test::ModelBench bench(o);
+  Scheduler scheduler(o.scheduler);
+  if (setup.twice) (void)test::run_all(*bench.runner, scheduler, subjects(1000), setup.depth);
+  std::vector<SequenceSpec> all;
+  auto rng = test::seeded_rng();
+  for (int i = 0; i < setup.crowd; ++i) all.push_back(spec_of(100 + static_cast<std::uint64_t>(i), random_prompt(rng, 1 + rng() % 300), 1.0));
+  const auto middle = static_cast<std::ptrdiff_t>(all.size() / 2);
+  auto mine = subjects(10);
+  all.insert(all.begin() + middle, mine.begin(), mine.end());
+  auto result = test::run_all(*bench.runner, scheduler, all, setup.depth);
+  EXPECT_TRUE(scheduler.check_integrity().ok());
+  EXPECT_EQ(scheduler.stats().num_blocks_free, scheduler.stats().num_blocks_total);
+  EXPECT_EQ(bench.device->allocations_after_seal(), 0u);
+  return {{result.sequences.begin() + middle, result.sequences.begin() + middle + kSubjects}, result.stats};
+}
+
+const Outcome& baseline() {
+  static const Outcome kOutcome = run(Scenario{});
+  return kOutcome;
+}
+
+void expect_same(const Outcome& got) {
+  for (int i = 0; i < kSubjects; ++i) {
+    const auto& a = got.subjects[static_cast<std::size_t>(i)];
+    const auto& b = baseline().subjects[static_cast<std::size_t>(i)];
+    EXPECT_EQ(a.error, "");
+    EXPECT_EQ(a.tokens, b.tokens) << "subject " << i;
+    const auto bits = test::compare_bits(a.logprobs, b.logprobs);
+    EXPECT_TRUE(bits.equal) << "subject " << i << ": " << bits.report;
+    EXPECT_EQ(a.tops, b.tops) << "subject " << i;
+  }
+}
+
+TEST(Determinism, RunToRun) { expect_same(run(Scenario{})); }
+TEST(Determinism, InACrowd) { expect_same(run(Scenario{.crowd = 60})); }
+TEST(Determinism, ChunkedByOne) { expect_same(run(Scenario{.budget = 1})); }
+TEST(Determinism, ChunkedBySeven) { expect_same(run(Scenario{.budget = 7, .crowd = 3})); }
+TEST(Determinism, ChunkedBy512) { expect_same(run(Scenario{.budget = 512})); }
+TEST(Determinism, TwoThreads) { expect_same(run(Scenario{.threads = 2, .crowd = 20})); }
+TEST(Determinism, SplitBackend) { expect_same(run(Scenario{.backend = "CPU_SPLIT", .threads = 2, .budget = 256, .crowd = 30})); }
+TEST(Determinism, TwoStepsInFlight) { expect_same(run(Scenario{.depth = 2, .crowd = 20})); }
+TEST(Determinism, BlockOf64) { expect_same(run(Scenario{.num_blocks = 256, .block_size = 64, .crowd = 10})); }
+
+TEST(Determinism, AfterAPrefixHit) {
+  const Outcome got = run(Scenario{.prefix_caching = true, .twice = true});
+  expect_same(got);
+  EXPECT_GT(got.stats.prefix_hits, 500u);
+}
+
+TEST(Determinism, AfterPreemption) {
+  const Outcome got = run(Scenario{.depth = 2, .num_blocks = 44, .crowd = 70, .prefix_caching = true});
+  expect_same(got);
+  EXPECT_GT(got.stats.num_preemptions, 20u);
+}
+
+}  // namespace
+}  // namespace quire
