@@ -63,7 +63,10 @@ def main() -> int:
     arguments = parser.parse_args()
     if not 0 < arguments.seconds <= 20:
         parser.error("--seconds: between 0 and 20 (three phases)")
-    alone, busy = measure(arguments.url.rstrip("/"), arguments.model, arguments.seconds)
+    try:
+        alone, busy = measure(arguments.url.rstrip("/"), arguments.model, arguments.seconds)
+    except OSError as error:
+        sys.exit(f"{arguments.url}: {error}")
     ratio = alone / max(busy, 1e-9)
     print(f"{alone:.0f} tokens/s alone, {busy:.0f} with one core busy: {ratio:.2f}x slower (limit {arguments.limit:g}x)")
     return 1 if ratio > arguments.limit else 0
