@@ -3,6 +3,7 @@ import argparse
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -89,6 +90,13 @@ def normal_server(run: Run) -> None:
             status, tail = run.command("client_calls", [sys.executable, str(ROOT / "tools" / "client_calls.py"), server.url, server.name])
             return status == 0, tail
         run.check("client_calls", client_calls)
+
+        def metrics_text():
+            done = subprocess.run(["promtool", "check", "metrics"], input=server.get("/metrics"), capture_output=True, text=True, timeout=60)
+            # 3: remarks on names, which are vLLM's; 1: the text does not parse.
+            return done.returncode in (0, 3), f"promtool exit status {done.returncode} {done.stderr.splitlines()[-1] if done.returncode == 1 else ''}"
+        if shutil.which("promtool"):
+            run.check("metrics_text", metrics_text)
 
         def busy_core():
             status, tail = run.command("busy_core", [sys.executable, str(ROOT / "eval" / "busy_core.py"), server.url, server.name,
