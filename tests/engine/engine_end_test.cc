@@ -1,6 +1,7 @@
 // Ways for a request to end early: cancel, timeout, shutdown. Each touches only its own request.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <limits>
@@ -188,6 +189,28 @@ TEST_P(EndAtDepth, HungExecutorCannotKeepRequestsOrStopWaiting) {
   bench.consumer.read();
   EXPECT_EQ(bench.consumer.num_finishes(), 2u);
   EXPECT_EQ(bench.engine->status().state, EngineStatus::State::kStopped);
+}
+
+// The line per request: at info level when asked for, and never broken by what a client put into its id.
+TEST(EngineEnd, OneLogLinePerRequestWithAPrintableId) {
+  for (const bool log_requests : {false, true}) {
+    EngineConfig config = small_config();
+    config.log_requests = log_requests;
+    Bench bench(config);
+    GenerateRequest request = make_request({1, 2, 3}, 4);
+    request.client_id = "cmpl-7\n\x1b[31mforged";
+    ::testing::internal::CaptureStdout();  // where the logger of a test binary writes
+    bench.submit(request);
+    const bool ended = bench.consumer.wait_finishes(1);
+    const std::string log = ::testing::internal::GetCapturedStdout();
+    ASSERT_TRUE(ended);
+    if (!log_requests) {
+      EXPECT_EQ(log, "");
+      continue;
+    }
+    EXPECT_NE(log.find("request cmpl-7??[31mforged ended: length, 3 prompt tokens (0 cached), 4 output tokens"), std::string::npos) << log;
+    EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+  }
 }
 
 // Commands are handled a bounded number at a time, so that a flood cannot hold up running requests.
