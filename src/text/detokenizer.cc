@@ -32,18 +32,6 @@ std::size_t common_prefix(std::string_view a, std::string_view b) {
   return n;
 }
 
-// "<0xE2>" as its byte.
-std::optional<std::uint8_t> byte_of(const std::optional<std::string>& token) {
-  if (!token || token->size() != 6 || !token->starts_with("<0x") || token->back() != '>') return std::nullopt;
-  unsigned value = 0;
-  for (const char c : std::string_view(*token).substr(3, 2)) {
-    const bool digit = c >= '0' && c <= '9', upper = c >= 'A' && c <= 'F', lower = c >= 'a' && c <= 'f';
-    if (!digit && !upper && !lower) return std::nullopt;
-    value = value * 16 + static_cast<unsigned>(digit ? c - '0' : upper ? c - 'A' + 10 : c - 'a' + 10);
-  }
-  return static_cast<std::uint8_t>(value);
-}
-
 // How many of the last bytes begin a UTF-8 character that is not complete yet: 0 to 3.
 std::size_t incomplete_tail(std::span<const std::uint8_t> bytes) {
   for (std::size_t n = 1; n <= std::min<std::size_t>(3, bytes.size()); ++n) {
@@ -71,7 +59,7 @@ IncrementalDetokenizer::IncrementalDetokenizer(std::shared_ptr<const Tokenizer> 
   if (run > 0 && impl.neutral) {
     // Complete characters at the prompt's end leave the window: bytes to come must not change what they decode to.
     std::vector<std::uint8_t> bytes;
-    for (const TokenId id : std::span(window_).last(run)) bytes.push_back(*byte_of(tokenizer_->token_string(id)));
+    for (const TokenId id : std::span(window_).last(run)) bytes.push_back(impl.byte_tokens.at(id));
     tail = incomplete_tail(bytes);
     std::vector<TokenId> kept{*impl.neutral};
     kept.insert(kept.end(), window_.end() - static_cast<std::ptrdiff_t>(tail), window_.end());
@@ -98,7 +86,7 @@ std::string IncrementalDetokenizer::advance(bool is_final) {
   }
   const std::string text = text_of(window_);
   std::size_t stable = text.size();
-  if (!is_final && !tokenizer_->impl_->byte_fallback && text.ends_with(kReplacement)) stable -= kReplacement.size();
+  if (!is_final && tokenizer_->impl_->byte_tokens.empty() && text.ends_with(kReplacement)) stable -= kReplacement.size();
   const std::size_t begin = common_prefix(shown_, text);
   std::string piece = stable > begin ? text.substr(begin, stable - begin) : std::string();
   shown_ = text.substr(0, std::max(begin, stable));
@@ -119,15 +107,16 @@ void IncrementalDetokenizer::forget_old_tokens(std::string& piece, const std::st
 
 // A run of byte tokens has become too long to hold: gives out its complete characters and starts afresh behind them.
 std::string IncrementalDetokenizer::leave_byte_run(std::size_t run_len) {
+  const auto& impl = *tokenizer_->impl_;
   std::vector<std::uint8_t> bytes;
-  for (const TokenId id : std::span(window_).last(run_len)) bytes.push_back(*byte_of(tokenizer_->token_string(id)));
+  for (const TokenId id : std::span(window_).last(run_len)) bytes.push_back(impl.byte_tokens.at(id));
   const std::size_t tail = incomplete_tail(bytes);
   const auto head = std::span<const TokenId>(window_).first(window_.size() - tail);
   const std::string text = text_of(head);
   std::string piece = text.substr(common_prefix(shown_, text));
   std::vector<TokenId> next;
-  if (const auto neutral = tokenizer_->impl_->neutral) {
-    next.push_back(*neutral);
+  if (impl.neutral) {
+    next.push_back(*impl.neutral);
   } else {
     const auto before = head.first(window_.size() - run_len);
     next.assign(before.end() - static_cast<std::ptrdiff_t>(std::min(before.size(), kKept)), before.end());
@@ -139,9 +128,9 @@ std::string IncrementalDetokenizer::leave_byte_run(std::size_t run_len) {
 }
 
 std::size_t IncrementalDetokenizer::trailing_byte_tokens(std::span<const TokenId> ids) const {
-  if (!tokenizer_->impl_->byte_fallback) return 0;
+  const auto& byte_tokens = tokenizer_->impl_->byte_tokens;
   std::size_t n = 0;
-  while (n < ids.size() && byte_of(tokenizer_->token_string(ids[ids.size() - 1 - n]))) ++n;
+  while (n < ids.size() && byte_tokens.contains(ids[ids.size() - 1 - n])) ++n;
   return n;
 }
 

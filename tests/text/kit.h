@@ -1,5 +1,6 @@
 // Shared by the tests of src/text: where the models are, and short ways to load them.
 #pragma once
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>

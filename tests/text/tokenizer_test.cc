@@ -126,6 +126,7 @@ TEST(Tokenizer, WrongShapesAreRefusedByName) {
       {R"({"version":"1.0","model":{"type":"NoSuchModel","vocab":{},"merges":[]}})", "tokenizer.json"},
       {R"({"version":"1.0","model":{"type":"BPE","vocab":{"a":0,"b":1},"merges":["a b"]}})", "ab"},
       {R"({"version":"1.0","model":{"type":"BPE","vocab":{"a":0},"merges":[]},"added_tokens":[{"id":7,"content":"<x>","special":true,"single_word":false,"lstrip":false,"rstrip":false,"normalized":false}]})", "<x>"},
+      {R"({"version":"1.0","model":{"type":"BPE","continuing_subword_prefix":"####","vocab":{"a":0,"b":1},"merges":["a b"]}})", "panicked"},
       {R"({"version":"1.0","model":{"type":"BPE","vocab":{"a":4294967295},"merges":[]}})", "tokenizer.json"},
       {R"({"version":"1.0","pre_tokenizer":{"type":"Split","pattern":{"Regex":"(("},"behavior":"Isolated","invert":false},"model":{"type":"BPE","vocab":{"a":0},"merges":[]}})", "tokenizer.json"},
   };

@@ -47,7 +47,8 @@ int64_t quire_text_live_objects(void);
  * file does not list them. Empty slice: none. Truncation and padding are switched off. */
 int32_t quire_text_tokenizer_new(QuireTextSlice tokenizer_json, QuireTextSlice options_json, QuireTextTokenizer** out, QuireTextBytes* error);
 void quire_text_tokenizer_free(QuireTextTokenizer* tokenizer);
-/* {"vocab_size": largest id + 1, "special": [[id, content]...], "byte_fallback": bool} */
+/* {"vocab_size": largest id + 1, "special": [[id, content]...], "byte_tokens": [[id, byte]...]}; the last is empty unless the
+ * decoder has a byte fallback. */
 int32_t quire_text_tokenizer_facts(const QuireTextTokenizer* tokenizer, QuireTextBytes* out_json, QuireTextBytes* error);
 int32_t quire_text_encode(const QuireTextTokenizer* tokenizer, QuireTextSlice text, uint32_t flags, QuireTextIds* out, QuireTextBytes* error);
 int32_t quire_text_decode(const QuireTextTokenizer* tokenizer, const uint32_t* ids, size_t num_ids, int32_t skip_special, QuireTextBytes* out,

@@ -1,6 +1,10 @@
-//! Control-token safety: characters of special tokens' text that messages bring are replaced, before rendering, by
-//! private-use characters that no input of this rendering contains, one for one. The template may then move, cut or repeat
-//! them; what it writes itself stays distinguishable, and every replaced character has exactly one way back.
+//! Control-token safety: characters that messages bring are replaced, before rendering, by private-use characters that no
+//! input of this rendering contains, one for one. The template may then move, cut or repeat them; what it writes itself stays
+//! distinguishable, and every replaced character has exactly one way back.
+//!
+//! Two strengths. `Occurrences`: the punctuation of every special token's text that occurs in some string. `Thorough`: that,
+//! and everywhere a few punctuation characters of which every special token's text has one (mostly "<"), so that a text
+//! which only the template's cutting and joining makes up is seen, too.
 use crate::border::{fault, Outcome, INVALID};
 use aho_corasick::AhoCorasick;
 use serde_json::{Map, Value};
@@ -33,6 +37,14 @@ pub fn random_private_text(len: usize) -> String {
 /// Finds special tokens' text; built once per template.
 pub struct Finder {
     automaton: Option<AhoCorasick>,
+    /// Every special text with punctuation has at least one of these.
+    telltales: Vec<char>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub enum Strength {
+    Occurrences,
+    Thorough,
 }
 
 impl Finder {
@@ -40,18 +52,34 @@ impl Finder {
         // A token of white space alone is not recognisable as control text, and templates must be able to trim it.
         let texts: Vec<&str> = special_texts.filter(|t| !t.trim().is_empty()).collect();
         if texts.is_empty() {
-            return Ok(Finder { automaton: None });
+            return Ok(Finder { automaton: None, telltales: Vec::new() });
         }
+        let telltales = choose_telltales(&texts);
         // Case is ignored because a template may lower or raise it afterwards; marking too much costs nothing.
         let automaton = AhoCorasick::builder()
             .ascii_case_insensitive(true)
             .build(texts)
             .or_else(|e| fault(INVALID, format!("too many special tokens: {e}")))?;
-        Ok(Finder { automaton: Some(automaton) })
+        Ok(Finder { automaton: Some(automaton), telltales })
     }
 
-    fn found_in(&self, text: &str) -> bool {
-        self.automaton.as_ref().is_some_and(|a| a.is_match(text))
+    /// False for most requests: nothing in the text could become part of a control token.
+    fn suspects(&self, text: &str) -> bool {
+        text.contains(self.telltales.as_slice()) || self.automaton.as_ref().is_some_and(|a| a.is_match(text))
+    }
+
+    pub fn suspects_any(&self, values: &[&Value]) -> bool {
+        let mut any = false;
+        for value in values {
+            each_string(value, &mut |text| any = any || self.suspects(text));
+        }
+        any
+    }
+
+    /// True when the special texts in `text` are not all whole in `marked`: some came, in part at least, from a message.
+    pub fn touched(&self, text: &str, marked: &str) -> bool {
+        let Some(automaton) = &self.automaton else { return false };
+        text != marked && automaton.find_overlapping_iter(text).count() != automaton.find_overlapping_iter(marked).count()
     }
 
     /// Byte ranges that belong to some special token's text, overlapping ones included.
@@ -88,10 +116,6 @@ impl Marks {
         text.chars().map(|c| self.original(c)).collect()
     }
 
-    pub fn found_in(&self, text: &str) -> bool {
-        !self.is_empty() && text.chars().any(|c| self.is_mark(c))
-    }
-
     fn mark_for(&mut self, c: char, taken: &HashSet<char>) -> Outcome<char> {
         if let Some(mark) = self.forth.get(&c) {
             return Ok(*mark);
@@ -109,26 +133,44 @@ impl Marks {
     }
 }
 
-/// Marks every occurrence of special text in all strings (keys too) of `values`. `others` are texts that reach the rendering
-/// unmarked; their characters are never used as marks.
-pub fn mark(finder: &Finder, values: &mut [&mut Value], others: &[&str]) -> Outcome<Marks> {
+/// Marks all strings (keys too) of `values`. `others` are texts that reach the rendering unmarked; their characters are
+/// never used as marks.
+pub fn mark(finder: &Finder, strength: Strength, values: &mut [&mut Value], others: &[&str]) -> Outcome<Marks> {
     let mut marks = Marks::default();
-    let mut any = false;
     let mut taken: HashSet<char> = others.iter().flat_map(|t| t.chars()).filter(|c| is_private(*c)).collect();
     for value in values.iter() {
-        each_string(value, &mut |text| {
-            any = any || finder.found_in(text);
-            taken.extend(text.chars().filter(|c| is_private(*c)));
-        });
+        each_string(value, &mut |text| taken.extend(text.chars().filter(|c| is_private(*c))));
     }
-    if !any {
-        return Ok(marks);
-    }
+    let mut marker = Marker { finder, strength, taken: &taken, marks: &mut marks };
     for value in values.iter_mut() {
         let old = std::mem::take(*value);
-        **value = mark_value(old, finder, &taken, &mut marks)?;
+        **value = marker.value(old)?;
     }
     Ok(marks)
+}
+
+/// The fewest punctuation characters, found greedily, such that every text that has punctuation has one of them.
+fn choose_telltales(texts: &[&str]) -> Vec<char> {
+    let mut chosen = Vec::new();
+    let mut left: Vec<&str> = texts.to_vec();
+    loop {
+        let mut counts: Vec<(usize, char)> = Vec::new();
+        for text in &left {
+            let mut seen: Vec<char> = text.chars().filter(|c| is_plain_punctuation(*c) && !matches!(c, '_' | '-' | '.')).collect();
+            seen.sort_unstable();
+            seen.dedup();
+            for c in seen {
+                match counts.iter_mut().find(|(_, known)| *known == c) {
+                    Some((count, _)) => *count += 1,
+                    None => counts.push((1, c)),
+                }
+            }
+        }
+        // Ties go to the smaller character: "<" before "|" and ">".
+        let Some((_, best)) = counts.into_iter().max_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1))) else { return chosen };
+        chosen.push(best);
+        left.retain(|text| !text.contains(best));
+    }
 }
 
 // Recursion is bounded: values were parsed with a depth limit (json_guard).
@@ -144,52 +186,61 @@ fn each_string(value: &Value, see: &mut dyn FnMut(&str)) {
     }
 }
 
-fn mark_value(value: Value, finder: &Finder, taken: &HashSet<char>, marks: &mut Marks) -> Outcome<Value> {
-    Ok(match value {
-        Value::String(text) => Value::String(mark_text(text, finder, taken, marks)?),
-        Value::Array(items) => {
-            Value::Array(items.into_iter().map(|v| mark_value(v, finder, taken, marks)).collect::<Outcome<_>>()?)
-        }
-        Value::Object(fields) => {
-            let mut out = Map::new();
-            for (key, value) in fields {
-                out.insert(mark_text(key, finder, taken, marks)?, mark_value(value, finder, taken, marks)?);
-            }
-            Value::Object(out)
-        }
-        other => other,
-    })
+struct Marker<'a> {
+    finder: &'a Finder,
+    strength: Strength,
+    taken: &'a HashSet<char>,
+    marks: &'a mut Marks,
 }
 
-fn mark_text(text: String, finder: &Finder, taken: &HashSet<char>, marks: &mut Marks) -> Outcome<String> {
-    let mut ranges = finder.ranges(&text);
-    if ranges.is_empty() {
-        return Ok(text);
+impl Marker<'_> {
+    fn value(&mut self, value: Value) -> Outcome<Value> {
+        Ok(match value {
+            Value::String(text) => Value::String(self.text(text)?),
+            Value::Array(items) => Value::Array(items.into_iter().map(|v| self.value(v)).collect::<Outcome<_>>()?),
+            Value::Object(fields) => {
+                let mut out = Map::new();
+                for (key, value) in fields {
+                    out.insert(self.text(key)?, self.value(value)?);
+                }
+                Value::Object(out)
+            }
+            other => other,
+        })
     }
-    ranges.sort_unstable();
-    // Punctuation alone is replaced where there is some: letters keep their case and quotes their JSON escapes, so that
-    // filters see as much of the true text as possible. One changed character is enough to break a token's text.
-    let mut replace = vec![false; text.len()];
-    for (start, end) in ranges {
-        let part = &text[start..end];
-        let worth = if part.chars().any(is_plain_punctuation) {
-            is_plain_punctuation
-        } else if part.chars().any(is_visible) {
-            is_visible
-        } else {
-            |_| true
-        };
-        for (offset, c) in part.char_indices() {
-            if worth(c) {
-                replace[start + offset] = true;
+
+    fn text(&mut self, text: String) -> Outcome<String> {
+        let mut ranges = self.finder.ranges(&text);
+        let telltales = if self.strength == Strength::Thorough { self.finder.telltales.as_slice() } else { &[] };
+        if ranges.is_empty() && !text.contains(telltales) {
+            return Ok(text);
+        }
+        ranges.sort_unstable();
+        // Punctuation alone is replaced where there is some: letters keep their case and quotes their JSON escapes, so that
+        // filters see as much of the true text as possible. One changed character is enough to break a token's text.
+        let mut replace = vec![false; text.len()];
+        for (start, end) in ranges {
+            let part = &text[start..end];
+            let worth = if part.chars().any(is_plain_punctuation) {
+                is_plain_punctuation
+            } else if part.chars().any(is_visible) {
+                is_visible
+            } else {
+                |_| true
+            };
+            for (offset, c) in part.char_indices() {
+                if worth(c) {
+                    replace[start + offset] = true;
+                }
             }
         }
+        let mut out = String::with_capacity(text.len() + 16);
+        for (offset, c) in text.char_indices() {
+            let marked = replace[offset] || telltales.contains(&c);
+            out.push(if marked { self.marks.mark_for(c, self.taken)? } else { c });
+        }
+        Ok(out)
     }
-    let mut out = String::with_capacity(text.len() + 16);
-    for (offset, c) in text.char_indices() {
-        out.push(if replace[offset] { marks.mark_for(c, taken)? } else { c });
-    }
-    Ok(out)
 }
 
 fn is_plain_punctuation(c: char) -> bool {

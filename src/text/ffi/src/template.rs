@@ -1,6 +1,6 @@
 //! A compiled chat template and its rendering: messages in, text and token ids out.
 use crate::border::{fault, give, guard, take_back, Bytes, Fault, Ids, Outcome, Slice, CORRUPT, INVALID, TOO_LARGE};
-use crate::control::{mark, random_private_text, Finder, Marks};
+use crate::control::{mark, random_private_text, Finder, Marks, Strength};
 use crate::json_guard;
 use crate::template_env::{new_environment, RenderingScope, FUEL};
 use crate::tokenizer::{self, ChatText, Core};
@@ -38,6 +38,7 @@ struct Input<'a> {
     add_special_tokens: bool,
 }
 
+#[derive(Clone)]
 struct Chat {
     messages: Value,
     tools: Value,
@@ -104,28 +105,48 @@ impl ChatTemplate {
             }
             continued = Some(self.tag_final_message(&mut chat.messages)?);
         }
+        let plain = self.render_marked(&chat, input, continued.as_ref(), None)?;
+        let guarded = !input.allow_control_tokens && self.finder.suspects_any(&[&chat.messages, &chat.tools, &chat.documents, &chat.kwargs]);
+        if !guarded {
+            let ids = self.encode(&plain, input)?;
+            return Ok((plain.text, ids));
+        }
+        // Where marks everywhere change what the template does (it looks for them), the special texts' own remain.
+        let mut marked = self.render_marked(&chat, input, continued.as_ref(), Some(Strength::Thorough));
+        if !marked.as_ref().is_ok_and(|m| m.text == plain.text) {
+            marked = self.render_marked(&chat, input, continued.as_ref(), Some(Strength::Occurrences));
+        }
+        let marked = marked?;
+        let ids = self.encode(&marked, input)?;
+        Ok((marked.text, ids))
+    }
+
+    fn render_marked(&self, chat: &Chat, input: &Input, continued: Option<&Continued>, strength: Option<Strength>) -> Outcome<Rendered> {
         let mut marks = Marks::default();
-        if !input.allow_control_tokens {
+        let mut owned = None;
+        if let Some(strength) = strength {
             let mut others = vec![self.source.as_str()];
             others.extend(self.variables.values().filter_map(Value::as_str));
-            let Chat { messages, tools, documents, kwargs } = &mut chat;
-            marks = mark(&self.finder, &mut [messages, tools, documents, kwargs], &others)?;
+            let Chat { messages, tools, documents, kwargs } = owned.insert(chat.clone());
+            marks = mark(&self.finder, strength, &mut [messages, tools, documents, kwargs], &others)?;
         }
         let scope = RenderingScope::enter(input.now_unix, marks.clone());
-        let mut marked = self.run(&chat, input.add_generation_prompt).map_err(|e| render_fault(&e))?;
+        let result = self.run(owned.as_ref().unwrap_or(chat), input.add_generation_prompt);
         drop(scope);
+        let mut marked = result.map_err(|e| render_fault(&e))?;
         if let Some(continued) = continued {
             marked = continued.cut(marked, &marks)?;
         }
-        let text = marks.unmark(&marked);
-        let flags = if input.add_special_tokens { tokenizer::ADD_SPECIAL } else { 0 };
-        let protect = !input.allow_control_tokens && (self.tokenizer.hidden_spellings || marks.found_in(&marked));
-        let ids = if protect {
-            self.tokenizer.encode_chat(&ChatText { marked: &marked, unmark: &|t| marks.unmark(t) }, input.add_special_tokens)?
-        } else {
-            self.tokenizer.encode(&text, flags)?
-        };
-        Ok((text, ids))
+        Ok(Rendered { text: marks.unmark(&marked), marked, marks })
+    }
+
+    fn encode(&self, rendered: &Rendered, input: &Input) -> Outcome<Vec<u32>> {
+        let core = &self.tokenizer;
+        if !input.allow_control_tokens && (core.hidden_spellings || self.finder.touched(&rendered.text, &rendered.marked)) {
+            let chat = ChatText { marked: &rendered.marked, unmark: &|t| rendered.marks.unmark(t) };
+            return core.encode_chat(&chat, input.add_special_tokens);
+        }
+        core.encode(&rendered.text, if input.add_special_tokens { tokenizer::ADD_SPECIAL } else { 0 })
     }
 
     fn run(&self, chat: &Chat, add_generation_prompt: bool) -> Result<String, RunError> {
@@ -170,6 +191,12 @@ impl ChatTemplate {
         text.push(' ');
         Ok(continued)
     }
+}
+
+struct Rendered {
+    text: String,
+    marked: String, // the same, character by character, with marks
+    marks: Marks,
 }
 
 /// Where the final message ends in the rendered text: a tag was put behind it, with a space that tells whether the

@@ -96,10 +96,8 @@ impl Core {
                 return bytes;
             }
         }
-        if self.byte_fallback && name.len() == 6 && name.starts_with("<0x") && name.ends_with('>') {
-            if let Ok(byte) = u8::from_str_radix(&name[3..5], 16) {
-                return vec![byte];
-            }
+        if let Some(byte) = byte_of_token(name).filter(|_| self.byte_fallback) {
+            return vec![byte];
         }
         name.replace('\u{2581}', " ").into_bytes()
     }
@@ -149,7 +147,15 @@ impl Core {
 
     fn facts(&self) -> Value {
         let special: Vec<_> = self.specials.iter().map(|(id, token)| json!([id, token.content])).collect();
-        json!({"vocab_size": self.vocab_size, "special": special, "byte_fallback": self.byte_fallback})
+        let mut byte_tokens = Vec::new();
+        if self.byte_fallback {
+            for (name, id) in self.plain.get_vocab(true) {
+                if let Some(byte) = byte_of_token(&name) {
+                    byte_tokens.push(json!([id, byte]));
+                }
+            }
+        }
+        json!({"vocab_size": self.vocab_size, "special": special, "byte_tokens": byte_tokens})
     }
 }
 
@@ -233,6 +239,12 @@ fn unknown_id(document: &Value, tokenizer: &Tokenizer) -> Option<u32> {
 fn has_decoder(decoder: &Value, kind: &str) -> bool {
     let is_kind = |d: &Value| d["type"] == kind;
     is_kind(decoder) || decoder["decoders"].as_array().is_some_and(|list| list.iter().any(is_kind))
+}
+
+/// "<0xE2>" as its byte, by the library's own rule.
+fn byte_of_token(name: &str) -> Option<u8> {
+    let digits = name.strip_prefix("<0x")?.strip_suffix('>')?;
+    if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
 }
 
 /// GPT-2's letters for bytes: printable Latin-1 characters stand for themselves, the others follow from U+0100 on.
