@@ -1,4 +1,4 @@
-# Every library the project uses is found here, once. LICENSES.md lists the licence of each.
+# Every library the project uses is found here, once. LICENSES.md lists the licence of each, tools/setup.sh installs it.
 find_package(Threads REQUIRED)
 find_package(Boost 1.81 REQUIRED COMPONENTS json)
 find_package(spdlog REQUIRED)

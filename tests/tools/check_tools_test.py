@@ -1,5 +1,6 @@
 """The tree checkers find what they are for: each rule is broken once in a made-up tree."""
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -88,6 +89,26 @@ class Tree(unittest.TestCase):
         self.check("links", {"a.md": "[b](b.md#two)\n", "b.md": "# One\n"}, "no heading 'two'")
         self.check("links", {"a.md": "see `src/gone.cc`\n"}, "no such file")
         self.check("links", {"a.md": "[b](b.md#one-two) and `b.md`\n", "b.md": "# One two\n"}, None)
+
+
+class Dependencies(unittest.TestCase):
+    """What CMake asks for is what setup.sh installs and LICENSES.md names."""
+    PACKAGES = {"Threads": None, "PkgConfig": ("pkg-config", "pkg-config"), "Boost": ("libboost-json1.81-dev", "Boost.JSON"),
+                "spdlog": ("libspdlog-dev", "spdlog"), "CLI11": ("libcli11-dev", "CLI11"), "hwy": ("libhwy-dev", "Highway"),
+                "libyaml": ("libyaml-dev", "libyaml"), "prometheus_cpp": ("prometheus-cpp-dev", "prometheus-cpp"),
+                "GTest": ("libgtest-dev", "GoogleTest"), "benchmark": ("libbenchmark-dev", "Google Benchmark"), "Python3": ("python3", "Python")}
+
+    def test_packages(self):
+        setup, licenses = (ROOT / "tools" / "setup.sh").read_text(), (ROOT / "LICENSES.md").read_text()
+        files = [p for top in ("cmake", "src", "reference", "tests", "bench") for p in (ROOT / top).rglob("*") if p.name == "CMakeLists.txt" or p.suffix == ".cmake"]
+        asked = {name for p in files for name in re.findall(r"^\s*(?:find_package|pkg_check_modules)\((\w+)", p.read_text(), flags=re.M)}
+        self.assertIn("spdlog", asked)
+        for name in sorted(asked):
+            self.assertIn(name, self.PACKAGES, f"{name}: add its package to tools/setup.sh, its licence to LICENSES.md and both here")
+            if self.PACKAGES[name]:
+                package, title = self.PACKAGES[name]
+                self.assertRegex(setup, rf"[( ]{re.escape(package)}[) \n]", f"tools/setup.sh does not install {package}")
+                self.assertIn(title, licenses)
 
 
 if __name__ == "__main__":
