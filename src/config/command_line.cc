@@ -85,7 +85,7 @@ class Scanner {
  private:
   void positional(const std::string& token) {
     if (saw_unknown_after_ == at_ - 1) return;  // most likely the value of the unknown flag just reported
-    if (!options_.model().empty()) return problems_.add("", "unexpected argument " + quoted(token) + ": MODEL is already " + quoted(options_.model()));
+    if (!options_.model().empty()) return problems_.add("", "unexpected argument " + quote_value(token) + ": MODEL is already " + quote_value(options_.model()));
     if (token.empty()) return problems_.add("", "MODEL is empty");
     options_.set_model(token);
   }
@@ -96,7 +96,7 @@ class Scanner {
     names.push_back("-O");
     std::string normal = spelling;
     std::replace(normal.begin(), normal.end(), '_', '-');
-    problems_.add(spelling, quoted(spelling) + ": unknown flag" + did_you_mean(normal, names));
+    problems_.add(spelling, quote_value(spelling) + ": unknown flag" + did_you_mean(normal, names));
   }
   void flag_token(const std::string& token) {
     FlagToken parts = take_apart(token);
@@ -123,24 +123,24 @@ class Scanner {
   }
   void named_model(const std::string& written, const std::string& value) {
     options_.note(Adjustment::Severity::kWarning, written, "is an older form; give the model as the first argument");
-    if (!options_.model().empty()) return problems_.add(written, written + " " + quoted(value) + ": MODEL is already " + quoted(options_.model()));
+    if (!options_.model().empty()) return problems_.add(written, written + " " + quote_value(value) + ": MODEL is already " + quote_value(options_.model()));
     if (value.empty()) return problems_.add(written, written + ": is empty");
     options_.set_model(value);
   }
   void boolean(const FlagRow& row, const std::string& written, bool negated, const FlagToken& parts) {
     std::optional<bool> value = true;
     if (parts.value) value = parse_bool(*parts.value);
-    if (!value) return problems_.add(written, written + " " + quoted(*parts.value) + ": takes no value; --no-" + std::string(row.name) + " switches it off");
+    if (!value) return problems_.add(written, written + " " + quote_value(*parts.value) + ": takes no value; --no-" + std::string(row.name) + " switches it off");
     options_.assign(row, written, {*value != negated ? "true" : "false"}, Source::kCommandLine, problems_);
   }
   void dotted(const FlagRow& row, const std::string& written, const FlagToken& parts) {
     std::optional<std::string> value = parts.value;
     if (!value && at_ < tokens_.size() && !looks_like_flag(tokens_[at_])) value = tokens_[at_++];
     const std::string full = written + "." + parts.path;
-    if (row.kind != ValueKind::kJson) return problems_.add(written, quoted(full) + ": " + written + " takes no keys; it is " + allowed_text(row));
-    if (!value) return problems_.add(written, quoted(full) + ": needs a value");
+    if (row.kind != ValueKind::kJson) return problems_.add(written, quote_value(full) + ": " + written + " takes no keys; it is " + allowed_text(row));
+    if (!value) return problems_.add(written, quote_value(full) + ": needs a value");
     auto fragment = dotted_object(parts.path, *value);
-    if (!fragment) return problems_.add(written, quoted(full) + ": must be keys joined by dots, at most " + std::to_string(kMaxDottedDepth));
+    if (!fragment) return problems_.add(written, quote_value(full) + ": must be keys joined by dots, at most " + std::to_string(kMaxDottedDepth));
     options_.assign_json(row, written, std::move(*fragment), Source::kCommandLine, parts.path.ends_with('+') ? ListMerge::kAppend : ListMerge::kReplace);
   }
 
@@ -191,7 +191,7 @@ Result<Command> no_such_command(const std::string& word) {
   if (std::find(std::begin(kLater), std::end(kLater), word) != std::end(kLater)) {
     return Error{ErrorCode::kUnsupported, "quire " + word + ": not built yet; there are serve, run and --version", word};
   }
-  return invalid(quoted(word) + ": unknown command; there are serve, run, --version and --help" + did_you_mean(word, kNow), word);
+  return invalid(quote_value(word) + ": unknown command; there are serve, run, --version and --help" + did_you_mean(word, kNow), word);
 }
 
 }  // namespace
@@ -207,10 +207,10 @@ Result<Command> parse_command_line(std::span<const std::string> arguments) {
   if (word == "--version" || word == "-V" || word == "version") {
     if (rest.empty()) return Command{VersionCommand{}};
     if (rest.size() == 1 && rest.front() == "--json") return Command{VersionCommand{.json = true}};
-    return invalid(word + " " + quoted(rest.front()) + ": takes only --json", word);
+    return invalid(word + " " + quote_value(rest.front()) + ": takes only --json", word);
   }
   if (word == "flags-doc") {
-    if (rest.size() > 1) return invalid("flags-doc " + quoted(rest[1]) + ": takes one folder", word);
+    if (rest.size() > 1) return invalid("flags-doc " + quote_value(rest[1]) + ": takes one folder", word);
     return Command{FlagsDocCommand{rest.empty() ? "docs" : rest.front()}};
   }
   return no_such_command(word);

@@ -74,7 +74,7 @@ class CompilationReader {
  private:
   void warn(std::string text) { notes_.push_back({Severity::kWarning, flag_, std::move(text)}); }
   void wrong(std::string_view key, const json::value& value, std::string_view want) {
-    problems_.add("--compilation-config", flag_ + " key " + std::string(key) + ": " + quoted(json::serialize(value)) + " must be " + std::string(want));
+    problems_.add("--compilation-config", flag_ + " key " + std::string(key) + ": " + quote_value(json::serialize(value)) + " must be " + std::string(want));
   }
   void request_mode(std::string_view key, std::string mode) {
     if (!mode_key_.empty()) {
@@ -86,10 +86,12 @@ class CompilationReader {
   }
   void take(std::string_view key, const json::value& value) {
     const auto row = std::find_if(std::begin(kKeys), std::end(kKeys), [&](const CompilationKey& k) { return k.name == key; });
-    if (row == std::end(kKeys)) {
+    if (key == "compilation_config") {  // what its authors mean is never the nearest spelling
+      problems_.add("--compilation-config", flag_ + ": unknown key 'compilation_config' (did you mean 'cudagraph_mode'?)");
+    } else if (row == std::end(kKeys)) {
       std::vector<std::string_view> names;
       for (const CompilationKey& k : kKeys) names.push_back(k.name);
-      problems_.add("--compilation-config", flag_ + ": unknown key " + quoted(key) + did_you_mean(key, names));
+      problems_.add("--compilation-config", flag_ + ": unknown key " + quote_value(key) + did_you_mean(key, names));
     } else if (row->fate == Fate::kNoEffect) {
       warn("key " + std::string(key) + " has no effect: " + std::string(row->text));
     } else if (key == "cudagraph_mode") {
@@ -130,7 +132,6 @@ class CompilationReader {
     if (value.is_string()) level = std::find(std::begin(kLevels), std::end(kLevels), upper(std::string_view(value.get_string()))) - std::begin(kLevels);
     if (level < 0 || level > 3) return wrong(key, value, "a level from 0 to 3, or one of NONE, STOCK_TORCH_COMPILE, DYNAMO_TRACE_ONCE, VLLM_COMPILE");
     if (level > 0) return warn("level " + std::to_string(level) + " has no effect: " + std::string(kNoCompiler) + "; graphs are chosen by cudagraph_mode");
-    level_zero_ = true;
     if (request_.mode.empty()) request_.mode = "NONE";
   }
   void take_sizes(const json::value& value) {
@@ -139,8 +140,6 @@ class CompilationReader {
       if (!item.is_int64() || item.get_int64() < 1 || item.get_int64() > 65536) return wrong("cudagraph_capture_sizes", item, "a batch size from 1 to 65536");
       request_.capture_sizes.push_back(static_cast<std::int32_t>(item.get_int64()));
     }
-    std::sort(request_.capture_sizes.begin(), request_.capture_sizes.end());
-    request_.capture_sizes.erase(std::unique(request_.capture_sizes.begin(), request_.capture_sizes.end()), request_.capture_sizes.end());
   }
   void take_count(std::string_view key, const json::value& value) {
     if (value.is_null()) return;
@@ -155,8 +154,29 @@ class CompilationReader {
   std::vector<Adjustment>& notes_;
   Problems& problems_;
   std::string mode_key_;
-  bool level_zero_ = false;
 };
+
+// The flag that named sizes: a flag of its own, or else the JSON one.
+std::string size_flag(const Options& options, const std::string& json_flag) {
+  for (const char* name : {"cudagraph-capture-sizes", "max-cudagraph-capture-size"}) {
+    if (options.given(name)) return options.spelling(name);
+  }
+  return json_flag;
+}
+
+// --cudagraph-capture-sizes and --max-cudagraph-capture-size, which exclude the JSON keys of the same meaning.
+void take_size_flags(const Options& options, GraphRequest& request, Problems& problems) {
+  if (options.given("cudagraph-capture-sizes")) {
+    if (!request.capture_sizes.empty()) problems.add("--cudagraph-capture-sizes", "--cudagraph-capture-sizes and --compilation-config.cudagraph_capture_sizes exclude each other; keep one");
+    for (const std::int64_t size : options.integers("cudagraph-capture-sizes")) request.capture_sizes.push_back(static_cast<std::int32_t>(size));
+  }
+  if (options.given("max-cudagraph-capture-size")) {
+    if (request.max_capture_size) problems.add("--max-cudagraph-capture-size", "--max-cudagraph-capture-size and --compilation-config.max_cudagraph_capture_size exclude each other; keep one");
+    request.max_capture_size = static_cast<std::int32_t>(options.integer("max-cudagraph-capture-size").value_or(0));
+  }
+  std::sort(request.capture_sizes.begin(), request.capture_sizes.end());
+  request.capture_sizes.erase(std::unique(request.capture_sizes.begin(), request.capture_sizes.end()), request.capture_sizes.end());
+}
 
 struct ForeignBackend {
   std::string_view name, why;
@@ -186,7 +206,7 @@ AttentionBackendChoice backend_by_name(const std::string& spelling, std::string_
   }
   std::vector<std::string_view> names{"AUTO", "CPU_UNIFIED", "CPU_SPLIT"};
   for (const ForeignBackend& foreign : kForeign) names.push_back(foreign.name);
-  problems.add("--attention-backend", spelling + " " + quoted(value) + ": unknown backend; this device has CPU_UNIFIED and CPU_SPLIT" + did_you_mean(name, names));
+  problems.add("--attention-backend", spelling + " " + quote_value(value) + ": unknown backend; this device has CPU_UNIFIED and CPU_SPLIT" + did_you_mean(name, names));
   return AttentionBackendChoice::kAuto;
 }
 
@@ -234,12 +254,15 @@ GraphRequest graph_request(const Options& options, std::vector<Adjustment>& note
     request.mode = "NONE";
     return request;
   }
-  if (wants_graphs) {
-    problems.add(Error{ErrorCode::kUnsupported, flag + " cudagraph_mode " + request.mode + ": graphs on a CPU: not built yet; NONE is what runs", "--compilation-config"});
+  take_size_flags(options, request, problems);
+  const bool names_sizes = !request.capture_sizes.empty() || request.max_capture_size.value_or(0) > 0;
+  if (wants_graphs || (request.mode.empty() && names_sizes)) {
+    const std::string asked = wants_graphs ? flag + " cudagraph_mode " + request.mode : size_flag(options, flag);
+    problems.add(Error{ErrorCode::kUnsupported, asked + ": graphs on a CPU: not built yet; cudagraph_mode NONE is what runs", "--compilation-config"});
   }
   if (request.max_capture_size && !request.capture_sizes.empty() && request.capture_sizes.back() != *request.max_capture_size) {
-    problems.add("--compilation-config", flag + ": max_cudagraph_capture_size " + std::to_string(*request.max_capture_size) +
-                                             " contradicts cudagraph_capture_sizes, whose largest is " + std::to_string(request.capture_sizes.back()));
+    problems.add("--max-cudagraph-capture-size", size_flag(options, flag) + ": the largest graph size " + std::to_string(*request.max_capture_size) +
+                                                     " contradicts the listed sizes, whose largest is " + std::to_string(request.capture_sizes.back()));
   }
   return request;
 }
@@ -251,11 +274,11 @@ AttentionBackendChoice attention_choice(const Options& options, std::vector<Adju
   for (const auto& [key, value] : config) {
     if (key == "backend") {
       if (value.is_string()) from_config = std::string(value.get_string());
-      else if (!value.is_null()) problems.add("--attention-config", flag + " key backend: " + quoted(json::serialize(value)) + " must be the name of a backend");
+      else if (!value.is_null()) problems.add("--attention-config", flag + " key backend: " + quote_value(json::serialize(value)) + " must be the name of a backend");
     } else if (std::find(std::begin(kAttentionKeys), std::end(kAttentionKeys), std::string_view(key)) != std::end(kAttentionKeys)) {
       notes.push_back({Severity::kWarning, flag, "key " + std::string(key) + " has no effect: it tunes a GPU backend"});
     } else {
-      problems.add("--attention-config", flag + ": unknown key " + quoted(key) + did_you_mean(key, kAttentionKeys));
+      problems.add("--attention-config", flag + ": unknown key " + quote_value(key) + did_you_mean(key, kAttentionKeys));
     }
   }
   const auto direct = options.given_text("attention-backend");

@@ -101,7 +101,7 @@ class TreeBuilder {
       return {};
     }
     for (const auto& child : parent.children) {
-      if (child.first == *parent.pending_key) return where + "key " + quoted(child.first) + " is given twice";
+      if (child.first == *parent.pending_key) return where + "key " + quote_value(child.first) + " is given twice";
     }
     parent.children.emplace_back(std::move(*parent.pending_key), std::move(node));
     parent.pending_key.reset();
@@ -161,7 +161,7 @@ class FileReader {
     if (match.row == nullptr) {
       std::vector<std::string_view> names;
       for (const FlagRow* row : flag_table()) names.push_back(row->name);
-      return problems_.add(key, path_ + " line " + std::to_string(node.line) + ": unknown key " + quoted(key) + did_you_mean(key, names));
+      return problems_.add(key, path_ + " line " + std::to_string(node.line) + ": unknown key " + quote_value(key) + did_you_mean(key, names));
     }
     const FlagRow& row = *match.row;
     if (row.name == "config" || row.name == "help") return problems_.add(key, where + ": not allowed in a configuration file");

@@ -72,7 +72,7 @@ Result<Environment> read_environment(const EnvVariables& variables) {
     for (const EnvRow& row : env_table()) {
       if (row.name.starts_with(ours ? "QUIRE_" : "VLLM_")) names.push_back(row.name);
     }
-    if (ours) problems.add(name, quoted(name) + ": unknown environment variable" + did_you_mean(name, names));
+    if (ours) problems.add(name, quote_value(name) + ": unknown environment variable" + did_you_mean(name, names));
     else env.notes.push_back({Severity::kWarning, name, "is not a variable that this server knows; it has no effect" + did_you_mean(name, names)});
   }
   if (!problems.empty()) return problems.to_error();

@@ -80,7 +80,7 @@ constexpr FlagRow kRows[] = {
     {.name = "preemption-mode", .help = "swap or recompute (older form)", .group = G::kScheduler, .fate = Fate::kNoEffect, .fate_text = "preempted requests are always recomputed"},
     {.name = "num-lookahead-slots", .kind = K::kInt, .fallback = "0", .allowed = "0..", .help = "Slots for drafts (older form)", .group = G::kScheduler, .fate = Fate::kNoEffect, .fate_text = "slots follow from the request"},
     {.name = "max-decode-gap-ms", .kind = K::kFloat, .fallback = "0", .allowed = "0..", .neutral = "0.0", .help = "Bound on the pause between tokens of running streams", .group = G::kScheduler, .fate = Fate::kNotBuilt, .fate_text = "a bounded decode gap"},
-    {.name = "max-queue", .kind = K::kInt, .fallback = "4096", .allowed = "1..1048576", .help = "Requests that may wait; more get 503", .group = G::kScheduler, .audience = Audience::kServe},
+    {.name = "max-queue", .kind = K::kInt, .fallback = "4096", .allowed = "1..1048576", .help = "Requests that may wait; more are refused", .group = G::kScheduler, .audience = Audience::kServe},
     {.name = "request-timeout", .kind = K::kFloat, .fallback = "0", .allowed = "0..31536000", .help = "Seconds until a request is ended; 0: never", .group = G::kScheduler, .audience = Audience::kServe},
     {.name = "performance-mode", .kind = K::kChoice, .fallback = "balanced", .allowed = "balanced|interactivity|throughput", .help = "Preset of scheduler and graph sizes", .group = G::kScheduler, .fate = Fate::kNoEffect, .fate_text = "use --max-num-batched-tokens and --max-num-seqs"},
 
@@ -92,8 +92,8 @@ constexpr FlagRow kRows[] = {
     {.name = "enforce-eager", .kind = K::kBool, .fallback = "false", .help = "No graphs", .group = G::kAttention},
     {.name = "compilation-config", .aliases = "-cc", .kind = K::kJson, .fallback = "{}", .help = "Graph settings: cudagraph_mode, cudagraph_capture_sizes, ...; -O takes the same and a level", .group = G::kAttention},
     {.name = "optimization-level", .kind = K::kInt, .fallback = "2", .allowed = "0..3", .help = "0: no graphs; same as -O0 to -O3", .group = G::kAttention},
-    {.name = "cudagraph-capture-sizes", .aliases = "--cuda-graph-sizes", .kind = K::kIntList, .fallback = "derived", .allowed = "1..65536", .help = "Batch sizes with a graph", .group = G::kAttention, .fate = Fate::kNotBuilt, .fate_text = "graphs on a CPU"},
-    {.name = "max-cudagraph-capture-size", .kind = K::kInt, .fallback = "derived", .allowed = "0..65536", .neutral = "0", .help = "Largest batch with a graph", .group = G::kAttention, .fate = Fate::kNotBuilt, .fate_text = "graphs on a CPU"},
+    {.name = "cudagraph-capture-sizes", .aliases = "--cuda-graph-sizes", .kind = K::kIntList, .fallback = "derived", .allowed = "1..65536", .help = "Batch sizes with a graph", .group = G::kAttention},
+    {.name = "max-cudagraph-capture-size", .kind = K::kInt, .fallback = "derived", .allowed = "0..65536", .help = "Largest batch with a graph", .group = G::kAttention},
     {.name = "max-seq-len-to-capture", .aliases = "--max-context-len-to-capture", .kind = K::kInt, .fallback = "8192", .allowed = "1..", .help = "Longest context with a graph (older form)", .group = G::kAttention, .fate = Fate::kNoEffect, .fate_text = "graphs never depend on the context length; sizes are --cudagraph-capture-sizes"},
     {.name = "use-v2-block-manager", .kind = K::kBool, .fallback = "true", .help = "Block manager (older form)", .group = G::kAttention, .fate = Fate::kNoEffect, .fate_text = "there is one block pool"},
 

@@ -67,9 +67,7 @@ std::string usable_values(const FlagRow& row) {
 bool has_range(const FlagRow& row) { return row.kind == ValueKind::kInt || row.kind == ValueKind::kIntList || row.kind == ValueKind::kFloat; }
 
 std::string description(const FlagRow& row) {
-  std::string out(row.help);
-  if (row.fate == Fate::kNoEffect) return out + " [no effect: " + std::string(row.fate_text) + "]";
-  if (row.fate == Fate::kNotBuilt) return out + " [not built yet: " + std::string(row.fate_text) + "]";
+  const std::string out(row.help);
   std::string facts;
   if (has_range(row)) facts = allowed_text(row);
   else if (!row.allowed.empty()) facts = usable_values(row);
@@ -78,6 +76,21 @@ std::string description(const FlagRow& row) {
 }
 
 bool belongs(const FlagRow& row, Audience command) { return row.audience == Audience::kServeAndRun || row.audience == command; }
+
+// The names of the flags with one fate, as a paragraph.
+std::string names_with(Fate fate, Audience command) {
+  std::string out, line = " ";
+  for (const FlagRow* row : flag_table()) {
+    if (row->fate != fate || !belongs(*row, command)) continue;
+    const std::string name = " --" + std::string(row->name);
+    if (line.size() + name.size() > kWidth) {
+      out += line + "\n";
+      line = " ";
+    }
+    line += name;
+  }
+  return out + line + "\n";
+}
 
 std::string escaped(std::string_view text) {
   std::string out;
@@ -129,7 +142,7 @@ std::string program_help() {
          "  quire --version [--json]                version\n"
          "  quire serve --help, quire run --help    every flag\n"
          "\n"
-         "MODEL is a folder in Hugging Face form, or a hub id (org/name) that the local Hugging Face cache holds.\n"
+         "MODEL is a folder in Hugging Face form, or a hub id (org/name) in the local Hugging Face cache.\n"
          "Flag names, defaults and --config files are those of `vllm serve`.\n";
 }
 
@@ -140,7 +153,7 @@ std::string command_help(Audience command) {
   for (int group = 0; group < kNumFlagGroups; ++group) {
     bool titled = false;
     for (const FlagRow* row : flag_table()) {
-      if (static_cast<int>(row->group) != group || !belongs(*row, command)) continue;
+      if (static_cast<int>(row->group) != group || row->fate != Fate::kHonoured || !belongs(*row, command)) continue;
       if (!titled) out += "\n" + std::string(flag_group_title(row->group)) + ":\n";
       titled = true;
       const std::string left = "  " + spellings(*row);
@@ -148,6 +161,8 @@ std::string command_help(Audience command) {
       wrap(out, left.size(), description(*row));
     }
   }
+  out += "\nAccepted without effect, with one warning that says why (docs/FLAGS.md lists the reasons):\n" + names_with(Fate::kNoEffect, command);
+  out += "\nNot built yet, refused unless the value asks for nothing:\n" + names_with(Fate::kNotBuilt, command);
   return out;
 }
 

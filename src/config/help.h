@@ -8,7 +8,7 @@
 namespace quire::config {
 
 [[nodiscard]] std::string program_help();
-// Grouped, at most 100 columns wide; shows values, defaults and fates.
+// Grouped, at most 100 columns wide: values and defaults of honoured flags, then the names of the others.
 [[nodiscard]] std::string command_help(Audience command);
 [[nodiscard]] std::string flags_markdown();
 [[nodiscard]] std::string env_markdown();

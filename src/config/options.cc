@@ -112,14 +112,14 @@ std::string Options::spelling(std::string_view name) const {
   return found == stored_.end() ? "--" + std::string(name) : found->second.spelling;
 }
 
-std::vector<std::pair<std::string, std::string>> Options::given_args() const {
+std::vector<std::pair<std::string, std::string>> Options::non_default_args() const {
   std::vector<std::pair<std::string, std::string>> out;
   if (!model_.empty()) out.emplace_back("model", model_);
   for (const FlagRow* row : flag_table()) {
     const auto found = stored_.find(row->name);
     if (found == stored_.end()) continue;
     const std::string value = row->kind == ValueKind::kJson ? boost::json::serialize(found->second.json) : joined(found->second.values);
-    out.emplace_back(std::string(row->name), row->secret ? "***" : value);
+    if (value != row->fallback) out.emplace_back(std::string(row->name), row->secret ? "***" : value);
   }
   return out;
 }
@@ -129,9 +129,9 @@ void Options::assign(const FlagRow& row, std::string_view spelling, std::vector<
     for (const std::string& value : values) {
       auto parsed = parse_json(value, kJsonLimits);
       if (!parsed.ok()) {
-        problems.add("--" + std::string(row.name), std::string(spelling) + " " + quoted(value) + ": must be a JSON object: " + parsed.error().message);
+        problems.add("--" + std::string(row.name), std::string(spelling) + " " + quote_value(value) + ": must be a JSON object: " + parsed.error().message);
       } else if (!parsed.value().is_object()) {
-        problems.add("--" + std::string(row.name), std::string(spelling) + " " + quoted(value) + ": must be a JSON object, e.g. '{\"key\": value}'");
+        problems.add("--" + std::string(row.name), std::string(spelling) + " " + quote_value(value) + ": must be a JSON object, e.g. '{\"key\": value}'");
       } else {
         assign_json(row, spelling, std::move(parsed.value().get_object()), source);
       }
@@ -141,7 +141,7 @@ void Options::assign(const FlagRow& row, std::string_view spelling, std::vector<
   if (row.kind == ValueKind::kJsonTextList && values.size() == 1 && values.front().starts_with('[')) {
     auto strings = json_strings(values.front());
     if (!strings) {
-      problems.add("--" + std::string(row.name), std::string(spelling) + " " + quoted(values.front()) + ": must be a JSON list of strings");
+      problems.add("--" + std::string(row.name), std::string(spelling) + " " + quote_value(values.front()) + ": must be a JSON list of strings");
       return;
     }
     values = std::move(*strings);
@@ -163,7 +163,7 @@ void Options::assign_json(const FlagRow& row, std::string_view spelling, boost::
   slot->second.source = source;
   std::vector<std::string> replaced;
   merge_json(slot->second.json, fragment, lists, replaced);
-  for (const std::string& key : replaced) note(Adjustment::Severity::kWarning, std::string(spelling), "key " + quoted(key) + " given more than once; the last value stands");
+  for (const std::string& key : replaced) note(Adjustment::Severity::kWarning, std::string(spelling), "key " + quote_value(key) + " given more than once; the last value stands");
 }
 
 void Options::check_fates(Problems& problems) {
@@ -179,7 +179,7 @@ void Options::check_fates(Problems& problems) {
     const bool refused = row->fate == Fate::kNotBuilt && (json_asks || (row->kind != ValueKind::kJson && !is_neutral(*row, stored.values)));
     const bool unbuilt_value = std::any_of(stored.values.begin(), stored.values.end(), [&](const std::string& v) { return is_word(row->unbuilt, v); });
     if (!refused && !unbuilt_value) continue;
-    const std::string shown = row->kind == ValueKind::kBool || json_asks ? "" : " " + (row->secret ? "***" : quoted(joined(stored.values)));
+    const std::string shown = row->kind == ValueKind::kBool || json_asks ? "" : " " + (row->secret ? "***" : quote_value(joined(stored.values)));
     problems.add(Error{ErrorCode::kUnsupported, stored.spelling + shown + ": " + std::string(row->fate_text) + ": not built yet", "--" + std::string(row->name)});
   }
 }

@@ -32,8 +32,8 @@ class Options {
   [[nodiscard]] const boost::json::object& json(std::string_view name) const;      // merged; empty when not given
   [[nodiscard]] std::string spelling(std::string_view name) const;                 // as the user wrote it, else "--name"
 
-  // Flags with a value, in table order, secrets replaced by "***".
-  [[nodiscard]] std::vector<std::pair<std::string, std::string>> given_args() const;
+  // Flags with a value other than their default, in table order, secrets replaced by "***".
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> non_default_args() const;
   [[nodiscard]] const std::vector<Adjustment>& notes() const { return notes_; }
   [[nodiscard]] const std::string& model() const { return model_; }
 

@@ -141,7 +141,7 @@ std::string banner(const ResolvedConfig& config, std::string_view version) {
   out += "limits     " + n(s.max_model_len) + " tokens per request (maximum concurrency " + concurrency + "), step of " + n(s.max_num_batched_tokens) + " tokens and " + n(s.max_num_seqs) + " sequences, queue " + n(e.max_queue) + "\n";
   out += "scheduler  " + std::string(s.policy == SchedulingPolicy::kPriority ? "priority" : "fcfs") + ", chunked prefill " + (s.enable_chunked_prefill ? "on" : "off") + ", steps in flight " + n(s.depth) + "\n";
   out += "attention  " + std::string(backend_name(e.attention_backend)) + ", graphs " + (e.graph.mode.empty() ? "default" : e.graph.mode) + "\n";
-  out += "server     " + address(config.http) + ", " + (config.http.api_keys.empty() ? "no API key" : n(config.http.api_keys.size()) + " API keys") + "\n";
+  out += "server     " + address(config.http) + ", " + (config.http.api_keys.empty() ? "no API key" : n(config.http.api_keys.size()) + (config.http.api_keys.size() == 1 ? " API key" : " API keys")) + "\n";
   for (const std::string& name : e.relaxed) out += "RELAXED    " + name + "\n";
   if (!config.non_default_args.empty()) {
     out += "arguments ";

@@ -11,7 +11,7 @@ Error Problems::to_error() const {
   return joined;
 }
 
-std::string quoted(std::string_view value) {
+std::string quote_value(std::string_view value) {
   constexpr std::size_t kMost = 80;
   constexpr char kHex[] = "0123456789abcdef";
   std::string out = "'";

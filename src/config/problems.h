@@ -24,6 +24,6 @@ class Problems {
 };
 
 // A value from outside for a message: control characters escaped, at most 80 bytes, in single quotes.
-[[nodiscard]] std::string quoted(std::string_view value);
+[[nodiscard]] std::string quote_value(std::string_view value);
 
 }  // namespace quire::config

@@ -85,7 +85,7 @@ Result<ResolvedConfig> resolve(const ResolveInputs& inputs) {
   resolve_engine(r);
   resolve_capacity(r);
   resolve_service(r);
-  r.out.non_default_args = inputs.options.given_args();
+  r.out.non_default_args = inputs.options.non_default_args();
   if (!r.problems.empty()) return r.problems.to_error();
   return std::move(r.out);
 }

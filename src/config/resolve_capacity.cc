@@ -86,6 +86,7 @@ void resolve_length_and_pool(Resolution& r) {
   const std::int64_t feasible = blocks * scheduler.block_size;
   const bool fitted = length == 0;
   if (fitted) length = std::min(model::derived_max_model_len(r.in.model, r.in.tokenizer.model_max_length), feasible);
+  scheduler.max_model_len = static_cast<std::int32_t>(std::min<std::int64_t>(length, INT32_MAX));  // later rules need it even if the pool is too small
   const std::int64_t needed_blocks = ceil_div<std::int64_t>(std::max<std::int64_t>(length, 2), scheduler.block_size);
   if (needed_blocks > blocks) {
     const auto needed = checked_mul(needed_blocks, *block_bytes);
@@ -97,7 +98,6 @@ void resolve_length_and_pool(Resolution& r) {
   }
   if (length > INT32_MAX) return r.problems.add("--max-model-len", "--max-model-len " + std::to_string(length) + ": must be at most 2147483647");
   if (fitted) r.note(Severity::kInfo, "--max-model-len", "auto: " + std::to_string(length) + " tokens");
-  scheduler.max_model_len = static_cast<std::int32_t>(length);
   scheduler.num_blocks = static_cast<std::int32_t>(blocks);
   r.out.engine.kv_cache_bytes = bytes;
 }

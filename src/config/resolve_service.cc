@@ -32,7 +32,7 @@ class GenerationOverride {
 
  private:
   void wrong(std::string_view key, const json::value& value, const std::string& want) {
-    r_.problems.add("--override-generation-config", flag_ + " key " + std::string(key) + ": " + quoted(json::serialize(value)) + " must be " + want);
+    r_.problems.add("--override-generation-config", flag_ + " key " + std::string(key) + ": " + quote_value(json::serialize(value)) + " must be " + want);
   }
   void number(std::string_view key, const json::value& value, double lo, double hi, std::optional<double>& out) {
     if (value.is_null()) { out.reset(); return; }
@@ -69,7 +69,7 @@ void resolve_template(Resolution& r) {
   }
   auto text = read_file(*given, kMaxTemplateBytes);
   if (!text.ok()) {
-    r.problems.add("--chat-template", r.in.options.spelling("chat-template") + " " + quoted(*given) + ": is no template text and cannot be read as a file: " + text.error().message);
+    r.problems.add("--chat-template", r.in.options.spelling("chat-template") + " " + quote_value(*given) + ": is no template text and cannot be read as a file: " + text.error().message);
     return;
   }
   r.out.api.chat_template_text = std::move(text).value();
@@ -82,7 +82,7 @@ void resolve_api(Resolution& r) {
   if (api.served_names.empty()) api.served_names.push_back(o.model());
   for (std::size_t i = 0; i < api.served_names.size(); ++i) {
     if (std::find(api.served_names.begin(), api.served_names.begin() + static_cast<std::ptrdiff_t>(i), api.served_names[i]) != api.served_names.begin() + static_cast<std::ptrdiff_t>(i)) {
-      r.problems.add("--served-model-name", "--served-model-name " + quoted(api.served_names[i]) + ": is given twice");
+      r.problems.add("--served-model-name", "--served-model-name " + quote_value(api.served_names[i]) + ": is given twice");
     }
   }
   resolve_template(r);

@@ -156,7 +156,7 @@ std::string allowed_text(const FlagRow& row) {
 
 Status check_value(const FlagRow& row, std::string_view spelling, std::string_view text) {
   if (value_fits(row, text)) return {};
-  const std::string shown = row.secret ? "(hidden)" : quoted(text);
+  const std::string shown = row.secret ? "(hidden)" : quote_value(text);
   std::string message = std::string(spelling) + " " + shown + ": must be " + allowed_text(row);
   if (row.kind != ValueKind::kInt && row.kind != ValueKind::kFloat && !row.allowed.empty()) message += did_you_mean(text, split_words(row.allowed));
   return invalid(std::move(message), "--" + std::string(row.name));

@@ -174,7 +174,13 @@ TEST(Fates, AllProblemsAtOnce) {
 
 TEST(Fates, SecretsAreNeverShown) {
   const Options options = options_of("M --api-key s3cret --hf-token tok3n");
-  for (const auto& [name, value] : options.given_args()) EXPECT_THAT(value, ::testing::Not(::testing::AnyOf(HasSubstr("s3cret"), HasSubstr("tok3n")))) << name;
+  for (const auto& [name, value] : options.non_default_args()) EXPECT_THAT(value, ::testing::Not(::testing::AnyOf(HasSubstr("s3cret"), HasSubstr("tok3n")))) << name;
+}
+
+TEST(Fates, NonDefaultArgsLeaveDefaultsOut) {
+  using Pair = std::pair<std::string, std::string>;
+  EXPECT_THAT(options_of("M --port 8000 --max-num-seqs 4 --served-model-name a b -cc.level 0 --api-key k").non_default_args(),
+              ElementsAre(Pair{"model", "M"}, Pair{"served-model-name", "a b"}, Pair{"max-num-seqs", "4"}, Pair{"compilation-config", "{\"level\":0}"}, Pair{"api-key", "***"}));
 }
 
 TEST(Commands, RunTakesSamplingFlags) {
