@@ -33,7 +33,7 @@ std::string number_text(double value) {
   }
   if (value <= 0 || dot <= 6) return text;
   std::string mantissa = text.substr(0, 1) + "." + text.substr(1, dot - 1) + text.substr(dot + 1);
-  mantissa.erase(mantissa.find_last_not_of("0") + 1);
+  mantissa.erase(mantissa.find_last_not_of('0') + 1);
   if (mantissa.back() == '.') mantissa.pop_back();
   const std::string exponent = std::to_string(dot - 1);
   return mantissa + (exponent.size() < 2 ? "e+0" : "e+") + exponent;
