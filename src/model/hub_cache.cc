@@ -99,8 +99,8 @@ Result<std::string> resolve_in_cache(const std::string& model, const std::string
   if (const std::size_t slash = folder.find('/'); slash != std::string::npos) folder.replace(slash, 1, "--");
   const std::string repository = cache + "/" + folder;
   const std::string missing = shown_text(model) + " is no folder here, and revision " + shown_text(revision) +
-                              " of it is not in the local Hugging Face cache (looked in " + repository + "); download it with '" +
-                              download_command(model, revision) + "'";
+                              " of it is not in the local Hugging Face cache (looked in " + repository + "); download it with " +
+                              download_command(model, revision);
   auto hash = commit_of(repository, revision, missing);
   if (!hash.ok()) return hash.error();
   const std::string snapshot = repository + "/snapshots/" + hash.value();

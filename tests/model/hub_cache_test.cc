@@ -120,7 +120,7 @@ TEST(ResolveModelDir, RevisionsAreRefsOrFullHashes) {
 TEST(ResolveModelDir, AMissingModelNamesTheCommandAndTheFolder) {
   TempDir dir;
   Environment environment(Variables{{"HF_HUB_CACHE", dir.path() + "/hub"}});
-  EXPECT_THAT(resolved("org/name"), AllOf(HasSubstr("'hf download org/name'"), HasSubstr("'huggingface-cli download org/name'"),
+  EXPECT_THAT(resolved("org/name"), AllOf(HasSubstr("with 'hf download org/name'"), HasSubstr("'huggingface-cli download org/name'"),
                                           HasSubstr(dir.path() + "/hub/models--org--name")));
   EXPECT_EQ(resolve_model_dir("org/name", "").error().code, ErrorCode::kNotFound);
   EXPECT_EQ(resolve_model_dir("org/name", "").error().param, "model");
