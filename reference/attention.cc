@@ -22,9 +22,7 @@ Matrix gather(const PagedAttention& p, std::span<const std::int32_t> blocks, kv:
   return out;
 }
 
-Matrix first_rows(const Matrix& m, std::int64_t n) {
-  return Matrix(n, m.cols, std::vector<double>(m.values.begin(), m.values.begin() + n * m.cols));
-}
+Matrix first_rows(const Matrix& m, std::int64_t n) { return Matrix(n, m.cols, std::vector<double>(m.values.begin(), m.values.begin() + n * m.cols)); }
 
 void attend_sequence(const PagedAttention& p, const AttentionBatch& batch, std::size_t s, const Matrix& queries, AttentionOutput& result) {
   const std::int32_t first = batch.query_start_loc[s], num_rows = batch.query_start_loc[s + 1] - first;
@@ -56,7 +54,8 @@ HeadOutput attend(std::span<const double> query, const Matrix& keys, const Matri
   bool any_nan = false;
   for (std::int64_t j = 0; j < keys.rows; ++j) {
     double score = 0.0;
-    for (std::size_t d = 0; d < query.size(); ++d) score += query[d] * keys.row(j)[d];
+    const auto key = keys.row(j);
+    for (std::size_t d = 0; d < query.size(); ++d) score += query[d] * key[d];
     scores[static_cast<std::size_t>(j)] = score *= scale;
     any_nan = any_nan || std::isnan(score);
     largest = std::max(largest, score);
@@ -65,8 +64,11 @@ HeadOutput attend(std::span<const double> query, const Matrix& keys, const Matri
   if (largest == kNoScore && !any_nan) return result;
   double sum = 0.0;
   for (double& score : scores) sum += score = std::exp(score - largest);  // from here on: weights
-  for (std::int64_t j = 0; j < keys.rows; ++j)
-    for (std::int64_t d = 0; d < values.cols; ++d) result.out[static_cast<std::size_t>(d)] += scores[static_cast<std::size_t>(j)] / sum * values.at(j, d);
+  for (std::int64_t j = 0; j < keys.rows; ++j) {
+    const auto value = values.row(j);
+    const double weight = scores[static_cast<std::size_t>(j)] / sum;
+    for (std::size_t d = 0; d < value.size(); ++d) result.out[d] += weight * value[d];
+  }
   result.lse = largest + std::log(sum);
   return result;
 }

@@ -12,8 +12,8 @@
 namespace quire::reference {
 
 struct AttentionBatch {
-  std::vector<std::int32_t> query_start_loc;  // [sequences + 1], rising from 0; sequence s owns query rows [start[s], start[s + 1])
-  std::vector<std::int32_t> seq_lens;         // [sequences], tokens in the cache, the new ones included
+  std::vector<std::int32_t> query_start_loc;            // [sequences + 1], rising from 0; sequence s owns query rows [start[s], start[s + 1])
+  std::vector<std::int32_t> seq_lens;                   // [sequences], tokens in the cache, the new ones included
   std::vector<std::vector<std::int32_t>> block_tables;  // [sequences], at least ceil(seq_len / block_size) block ids; more are not read
 };
 
@@ -21,8 +21,8 @@ struct PagedAttention {
   kv::KvLayout layout;
   std::span<const std::byte> pool;  // layout.total_bytes(), as kv_cache.h reads it
   std::int32_t layer = 0;
-  std::int32_t num_heads = 0;       // a multiple of layout.num_kv_heads; query head h reads KV head h / (num_heads / num_kv_heads)
-  double scale = 0.0;               // usually head_dim^-0.5
+  std::int32_t num_heads = 0;  // a multiple of layout.num_kv_heads; query head h reads KV head h / (num_heads / num_kv_heads)
+  double scale = 0.0;          // usually head_dim^-0.5
 };
 
 struct AttentionOutput {

@@ -35,8 +35,12 @@ void kv_write(const kv::KvLayout& layout, std::span<std::byte> pool, const KvRow
     const SlotId slot = rows.slots[static_cast<std::size_t>(t)];
     if (slot.is_none()) continue;
     for (std::int64_t c = 0; c < width; ++c) {
-      KvElement e{rows.layer, slot.value / layout.block_size, kv::Part::kKey, static_cast<std::int32_t>(c / layout.head_dim),
-                  static_cast<std::int32_t>(slot.value % layout.block_size), static_cast<std::int32_t>(c % layout.head_dim)};
+      KvElement e{rows.layer,
+                  slot.value / layout.block_size,
+                  kv::Part::kKey,
+                  static_cast<std::int32_t>(c / layout.head_dim),
+                  static_cast<std::int32_t>(slot.value % layout.block_size),
+                  static_cast<std::int32_t>(c % layout.head_dim)};
       kv_write_element(layout, pool, e, rows.keys.at(t, c));
       e.part = kv::Part::kValue;
       kv_write_element(layout, pool, e, rows.values.at(t, c));

@@ -27,8 +27,8 @@ void kv_write_element(const kv::KvLayout& layout, std::span<std::byte> pool, con
 
 struct KvRows {
   std::int32_t layer = 0;
-  const Matrix& keys;    // [T, num_kv_heads * head_dim], already turned by rope
-  const Matrix& values;  // [T, num_kv_heads * head_dim]
+  const Matrix& keys;             // [T, num_kv_heads * head_dim], already turned by rope
+  const Matrix& values;           // [T, num_kv_heads * head_dim]
   std::span<const SlotId> slots;  // [T]; slot = block * block_size + offset; none(): that row is not written
 };
 // Rows go to their slots in rising order: of two rows with one slot the later stays. Nothing else in the pool changes.

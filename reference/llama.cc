@@ -19,25 +19,29 @@ Matrix load_shaped(const LlamaReference::LoadWeight& load, const std::string& na
   return m;
 }
 
-void round_all(Matrix& m, const std::optional<DType>& dtype) {
-  if (!dtype) return;
+Matrix rounded(Matrix m, const std::optional<DType>& dtype) {
+  if (!dtype) return m;
   for (double& v : m.values) v = round_to(*dtype, v);
+  return m;
 }
 
-// Columns [first, first + count) of the first `rows` rows.
-Matrix window(const Matrix& m, std::int64_t rows, std::int64_t first, std::int64_t count) {
-  Matrix out(rows, count);
-  for (std::int64_t r = 0; r < rows; ++r)
+// Columns [first, first + count).
+Matrix columns(const Matrix& m, std::int64_t first, std::int64_t count) {
+  Matrix out(m.rows, count);
+  for (std::int64_t r = 0; r < m.rows; ++r)
     for (std::int64_t c = 0; c < count; ++c) out.at(r, c) = m.at(r, first + c);
   return out;
 }
 
+Matrix first_rows(const Matrix& m, std::int64_t n) { return Matrix(n, m.cols, std::vector<double>(m.values.begin(), m.values.begin() + n * m.cols)); }
+
 }  // namespace
 
 LlamaReference::LlamaReference(const model::ModelSpec& spec, const LoadWeight& load, const LlamaOptions& options)
-    : spec_(spec), kv_dtype_(options.kv_dtype) {
-  rotation_ = rotation_of({spec.rope, spec.head_dim, spec.max_position_embeddings,
-                           options.max_model_len > 0 ? options.max_model_len : spec.max_position_embeddings});
+    : spec_(spec), activation_dtype_(options.activation_dtype), kv_dtype_(options.kv_dtype) {
+  rotation_ = rotation_of(
+      {spec.rope, spec.head_dim, spec.max_position_embeddings, options.max_model_len > 0 ? options.max_model_len : spec.max_position_embeddings});
+  rotation_.angles = options.angles;
   const auto vector = [&](const std::string& name, std::int64_t n) { return load_shaped(load, name, 1, n).values; };
   const auto projection = [&](const std::string& name, std::int64_t outputs, std::int64_t inputs, bool has_bias) {
     Projection p{load_shaped(load, name + ".weight", outputs, inputs), {}};
@@ -67,44 +71,49 @@ LlamaReference::LlamaReference(const model::ModelSpec& spec, const LoadWeight& l
 Matrix LlamaReference::attention_block(const Layer& layer, const Matrix& x) const {
   std::vector<std::int64_t> positions(static_cast<std::size_t>(x.rows));
   std::iota(positions.begin(), positions.end(), 0);
-  const Matrix q = rope(linear(x, layer.q.weight, layer.q.bias), positions, rotation_);
-  Matrix k = rope(linear(x, layer.k.weight, layer.k.bias), positions, rotation_);
-  Matrix v = linear(x, layer.v.weight, layer.v.bias);
-  round_all(k, kv_dtype_);
-  round_all(v, kv_dtype_);
+  const auto project = [&](const Projection& p) { return rounded(linear(x, p.weight, p.bias), activation_dtype_); };
+  const Matrix q = rounded(rope(project(layer.q), positions, rotation_), activation_dtype_);
+  const Matrix k = rounded(rounded(rope(project(layer.k), positions, rotation_), activation_dtype_), kv_dtype_);
+  const Matrix v = rounded(project(layer.v), kv_dtype_);
   const std::int64_t d = spec_.head_dim, group = spec_.num_heads / spec_.num_kv_heads;
   const double scale = 1.0 / std::sqrt(static_cast<double>(d));
   Matrix mixed(x.rows, q.cols);
   for (std::int64_t head = 0; head < spec_.num_heads; ++head) {
+    const Matrix keys = columns(k, head / group * d, d), values = columns(v, head / group * d, d);
     for (std::int64_t t = 0; t < x.rows; ++t) {
       const auto query = q.row(t).subspan(static_cast<std::size_t>(head * d), static_cast<std::size_t>(d));
-      const std::int64_t first = head / group * d;
-      const HeadOutput row = attend(query, window(k, t + 1, first, d), window(v, t + 1, first, d), scale);
+      const HeadOutput row = attend(query, first_rows(keys, t + 1), first_rows(values, t + 1), scale);
       for (std::int64_t i = 0; i < d; ++i) mixed.at(t, head * d + i) = row.out[static_cast<std::size_t>(i)];
     }
   }
-  return linear(mixed, layer.o.weight, layer.o.bias);
+  return rounded(linear(rounded(std::move(mixed), activation_dtype_), layer.o.weight, layer.o.bias), activation_dtype_);
 }
 
 Matrix LlamaReference::feed_forward(const Layer& layer, const Matrix& x) const {
-  const Matrix gate = linear(x, layer.gate.weight, layer.gate.bias), up = linear(x, layer.up.weight, layer.up.bias);
+  const Matrix gate = rounded(linear(x, layer.gate.weight, layer.gate.bias), activation_dtype_);
+  const Matrix up = rounded(linear(x, layer.up.weight, layer.up.bias), activation_dtype_);
   Matrix both(x.rows, gate.cols + up.cols);
   for (std::int64_t r = 0; r < x.rows; ++r) {
     for (std::int64_t c = 0; c < gate.cols; ++c) both.at(r, c) = gate.at(r, c), both.at(r, gate.cols + c) = up.at(r, c);
   }
-  return linear(silu_mul(both), layer.down.weight, layer.down.bias);
+  return rounded(linear(rounded(silu_mul(both), activation_dtype_), layer.down.weight, layer.down.bias), activation_dtype_);
 }
 
 Matrix LlamaReference::logits(std::span<const TokenId> tokens) const {
+  const double eps = spec_.rms_norm_eps;
   Matrix residual = embed(embedding_, tokens);
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const Matrix normed = rms_norm(residual, layers_[i].input_norm, spec_.rms_norm_eps);
-    NormedResidual middle = add_rms_norm(attention_block(layers_[i], normed), residual, layers_[i].post_attention_norm, spec_.rms_norm_eps);
-    residual = std::move(middle.residual);
-    const Matrix fed = feed_forward(layers_[i], middle.normed);
+  for (const Layer& layer : layers_) {
+    const Matrix normed = rounded(rms_norm(residual, layer.input_norm, eps), activation_dtype_);
+    const Matrix attended = attention_block(layer, normed);
+    // The norm sees the sum before it is rounded for the next addition, as a fused add_rms_norm may or may not do.
+    NormedResidual middle = add_rms_norm(attended, residual, layer.post_attention_norm, eps);
+    const Matrix fed = feed_forward(layer, rounded(std::move(middle.normed), activation_dtype_));
+    residual = rounded(std::move(middle.residual), activation_dtype_);
     for (std::size_t e = 0; e < residual.values.size(); ++e) residual.values[e] += fed.values[e];
+    residual = rounded(std::move(residual), activation_dtype_);
   }
-  return linear(rms_norm(residual, final_norm_, spec_.rms_norm_eps), head_ ? *head_ : embedding_);
+  const Matrix last = rounded(rms_norm(residual, final_norm_, eps), activation_dtype_);
+  return rounded(linear(last, head_ ? *head_ : embedding_), activation_dtype_);
 }
 
 }  // namespace quire::reference

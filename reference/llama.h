@@ -16,8 +16,13 @@
 namespace quire::reference {
 
 struct LlamaOptions {
-  std::int64_t max_model_len = 0;      // the served maximum length, for rope "dynamic"; 0: max_position_embeddings
-  std::optional<DType> kv_dtype = {};     // set: keys (after rope) and values are rounded once to it, as a cache would store them
+  std::int64_t max_model_len = 0;  // the served maximum length, for rope "dynamic"; 0: max_position_embeddings
+  AnglePrecision angles = AnglePrecision::kExact;
+  // Set: every operation's result (embedding, norms, projections, turned queries and keys, attention, gated product, residual sums,
+  // logits) is rounded once to it. One sample of what an engine that keeps activations in 16 bit may lose: which roundings it makes is
+  // its own affair, their size is not.
+  std::optional<DType> activation_dtype = {};
+  std::optional<DType> kv_dtype = {};  // set: keys (after rope) and values are rounded once to it, as a cache would store them
 };
 
 class LlamaReference {
@@ -44,7 +49,7 @@ class LlamaReference {
   [[nodiscard]] Matrix feed_forward(const Layer& layer, const Matrix& x) const;
 
   model::ModelSpec spec_;
-  std::optional<DType> kv_dtype_;
+  std::optional<DType> activation_dtype_, kv_dtype_;
   Rotation rotation_;
   Matrix embedding_;
   std::optional<Matrix> head_;  // empty: tied to the embedding

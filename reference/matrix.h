@@ -24,9 +24,7 @@ struct Matrix {
   [[nodiscard]] double& at(std::int64_t r, std::int64_t c) { return values[index(r, c)]; }
   [[nodiscard]] double at(std::int64_t r, std::int64_t c) const { return values[index(r, c)]; }
   [[nodiscard]] std::span<double> row(std::int64_t r) { return std::span(values).subspan(row_start(r), static_cast<std::size_t>(cols)); }
-  [[nodiscard]] std::span<const double> row(std::int64_t r) const {
-    return std::span(values).subspan(row_start(r), static_cast<std::size_t>(cols));
-  }
+  [[nodiscard]] std::span<const double> row(std::int64_t r) const { return std::span(values).subspan(row_start(r), static_cast<std::size_t>(cols)); }
 
  private:
   static std::size_t checked_size(std::int64_t r, std::int64_t c) {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "reference/rounding.h"
+
 namespace quire::reference {
 namespace {
 
@@ -57,19 +59,25 @@ double yarn_attention_scale(const RopeSpec& rope) {
   return yarn_magnitude(rope.factor, 1.0);
 }
 
+double angle_of(std::int64_t position, double frequency, AnglePrecision precision) {
+  if (precision == AnglePrecision::kExact) return static_cast<double>(position) * frequency;
+  return round_to(DType::kF32, round_to(DType::kF32, static_cast<double>(position)) * round_to(DType::kF32, frequency));
+}
+
 }  // namespace
 
 Rotation rotation_of(const RotationQuestion& q) {
   QUIRE_CHECK(q.head_dim >= 2 && q.head_dim % 2 == 0) << q.head_dim;
   const RopeSpec& rope = q.rope;
-  const auto trained = static_cast<double>(rope.original_max_position_embeddings > 0 ? rope.original_max_position_embeddings
-                                                                                     : q.max_position_embeddings);
+  const auto trained =
+      static_cast<double>(rope.original_max_position_embeddings > 0 ? rope.original_max_position_embeddings : q.max_position_embeddings);
   const double theta = rope.kind == RopeKind::kDynamic ? dynamic_theta(q) : rope.theta;
   Rotation out;
   for (std::int64_t i = 0; i < q.head_dim / 2; ++i) {
     const double f = plain_frequency(theta, i, q.head_dim);
     switch (rope.kind) {
-      case RopeKind::kDefault: case RopeKind::kDynamic: out.frequencies.push_back(f); break;
+      case RopeKind::kDefault:
+      case RopeKind::kDynamic: out.frequencies.push_back(f); break;
       case RopeKind::kLinear: out.frequencies.push_back(f / rope.factor); break;
       case RopeKind::kLlama3: out.frequencies.push_back(llama3_frequency(rope, trained, f)); break;
       case RopeKind::kYarn: out.frequencies.push_back(yarn_frequency(q, trained, i, f)); break;
@@ -87,7 +95,8 @@ Matrix rope(const Matrix& x, std::span<const std::int64_t> positions, const Rota
   for (std::int64_t t = 0; t < x.rows; ++t) {
     for (std::int64_t c = 0; c < x.cols; ++c) {
       const std::int64_t i = c % (2 * half);
-      const double angle = static_cast<double>(positions[static_cast<std::size_t>(t)]) * rotation.frequencies[static_cast<std::size_t>(i % half)];
+      const double angle =
+          angle_of(positions[static_cast<std::size_t>(t)], rotation.frequencies[static_cast<std::size_t>(i % half)], rotation.angles);
       const double partner = i < half ? -x.at(t, c + half) : x.at(t, c - half);
       y.at(t, c) = (x.at(t, c) * std::cos(angle) + partner * std::sin(angle)) * rotation.attention_scale;
     }

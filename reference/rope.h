@@ -10,16 +10,21 @@
 
 namespace quire::reference {
 
+// How position * frequency is computed. Hugging Face and vLLM multiply in float32: at position 500 the first pair's angle is off by up
+// to 3e-5 there, which on gsm-tiny moves a log-probability by 1.2e-4. kFloat32 does the same (frequency and product each rounded once).
+enum class AnglePrecision : std::uint8_t { kExact, kFloat32 };
+
 struct Rotation {
   std::vector<double> frequencies;  // [head_dim / 2], radians per position
   double attention_scale = 1.0;     // multiplies cos and sin
+  AnglePrecision angles = AnglePrecision::kExact;
 };
 
 struct RotationQuestion {
   model::RopeSpec rope;
-  std::int32_t head_dim = 0;                  // even, at least 2
-  std::int64_t max_position_embeddings = 0;   // the config's
-  std::int64_t max_model_len = 0;             // the served maximum length; "dynamic" alone depends on it
+  std::int32_t head_dim = 0;                 // even, at least 2
+  std::int64_t max_position_embeddings = 0;  // the config's
+  std::int64_t max_model_len = 0;            // the served maximum length; "dynamic" alone depends on it
 };
 
 // With f_i = theta^(-2i / head_dim):

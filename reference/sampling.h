@@ -28,9 +28,9 @@
 namespace quire::reference {
 
 struct SamplingQuestion {
-  std::span<const double> logits;     // [vocab]
+  std::span<const double> logits;  // [vocab]
   const SamplingParams& params;
-  std::span<const TokenId> prompt;    // inside the vocabulary, like every id of `params`
+  std::span<const TokenId> prompt;  // inside the vocabulary, like every id of `params`
   std::span<const TokenId> outputs;
 };
 

@@ -104,8 +104,8 @@ std::vector<double> silu_mul_bounds(const Matrix& gate_up, const Precision& prec
   return bounds;
 }
 
-std::vector<double> rope_bounds(const Matrix& x, std::span<const std::int64_t> positions, std::span<const double> frequencies,
-                                double attention_scale, const Precision& precision) {
+std::vector<double> rope_bounds(const Matrix& x, std::span<const std::int64_t> positions, std::span<const double> frequencies, double attention_scale,
+                                const Precision& precision) {
   const auto half = static_cast<std::int64_t>(frequencies.size());
   std::vector<double> bounds;
   for (std::int64_t t = 0; t < x.rows; ++t) {
@@ -141,8 +141,8 @@ AttentionBounds attend_bounds(std::span<const double> query, const Matrix& keys,
   // The exponent's argument: the score's error on both sides of the quotient, the subtraction of the maximum, and the rescalings, whose
   // arguments add up to the range of the scores at most.
   const double argument_error = 2.0 * score_error + 6.0 * u * largest_score;
-  const double relative = std::expm1(argument_error) +
-                          gamma((ceil_of(precision.transcendental_ulps) + 2) * (parts + 1) + keys.rows + 4, precision.work);
+  const double relative =
+      std::expm1(argument_error) + gamma((ceil_of(precision.transcendental_ulps) + 2) * (parts + 1) + keys.rows + 4, precision.work);
   for (std::size_t d = 0; d < exact.out.size(); ++d) {
     double size = 0.0;
     for (std::int64_t j = 0; j < keys.rows; ++j) size += weights[static_cast<std::size_t>(j)] * std::fabs(values.row(j)[d]);
@@ -161,8 +161,7 @@ std::vector<double> log_softmax_bounds(std::span<const double> logits, const Pre
   double weighted_range = 0.0;  // what rounding the arguments l - max does to the sum, relative to it
   for (std::size_t i = 0; i < exact.size(); ++i)
     if (std::isfinite(exact[i])) weighted_range += std::exp(exact[i]) * std::fabs(logits[i] - largest);
-  const double relative =
-      2.0 * u * weighted_range + gamma(std::ssize(logits) + ceil_of(precision.transcendental_ulps) + 2, precision.work);
+  const double relative = 2.0 * u * weighted_range + gamma(std::ssize(logits) + ceil_of(precision.transcendental_ulps) + 2, precision.work);
   std::vector<double> bounds;
   for (std::size_t i = 0; i < exact.size(); ++i) {
     if (!std::isfinite(exact[i])) {
@@ -170,8 +169,8 @@ std::vector<double> log_softmax_bounds(std::span<const double> logits, const Pre
       continue;
     }
     const double log_of_sum = std::fabs(logits[i] - largest - exact[i]);
-    const double error = over_one_minus(relative) + (precision.transcendental_ulps + 1.0) * u * log_of_sum +
-                         2.0 * u * (std::fabs(logits[i] - largest) + log_of_sum);
+    const double error =
+        over_one_minus(relative) + (precision.transcendental_ulps + 1.0) * u * log_of_sum + 2.0 * u * (std::fabs(logits[i] - largest) + log_of_sum);
     bounds.push_back(rounding_error(exact[i], error, precision.output));
   }
   return bounds;

@@ -21,8 +21,8 @@ struct Precision {
   std::int64_t attention_part_tokens = 16;
 };
 
-[[nodiscard]] double unit_roundoff(DType dtype);        // half a unit in the last place of 1: 2^-24, 2^-11, 2^-8
-[[nodiscard]] double smallest_subnormal(DType dtype);   // half of it is the absolute error of a rounding that underflows
+[[nodiscard]] double unit_roundoff(DType dtype);          // half a unit in the last place of 1: 2^-24, 2^-11, 2^-8
+[[nodiscard]] double smallest_subnormal(DType dtype);     // half of it is the absolute error of a rounding that underflows
 [[nodiscard]] double gamma(std::int64_t n, DType dtype);  // ends the process when n u >= 1: no bound exists
 // Error of rounding a result near `value`, known with `error`, to `output`.
 [[nodiscard]] double rounding_error(double value, double error, DType output);
@@ -30,8 +30,7 @@ struct Precision {
 // Each of these gives one bound per element of the twin's result, for the kernel of the same name. Underflow in `work` is covered.
 [[nodiscard]] std::vector<double> linear_bounds(const reference::Matrix& x, const reference::Matrix& w, std::span<const double> bias,
                                                 const Precision& precision);
-[[nodiscard]] std::vector<double> rms_norm_bounds(const reference::Matrix& x, std::span<const double> weight, double eps,
-                                                  const Precision& precision);
+[[nodiscard]] std::vector<double> rms_norm_bounds(const reference::Matrix& x, std::span<const double> weight, double eps, const Precision& precision);
 [[nodiscard]] std::vector<double> silu_mul_bounds(const reference::Matrix& gate_up, const Precision& precision);
 // For angles computed in float64 and cos and sin rounded to `work` afterwards (what the engine's table does).
 [[nodiscard]] std::vector<double> rope_bounds(const reference::Matrix& x, std::span<const std::int64_t> positions,

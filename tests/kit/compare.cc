@@ -77,8 +77,8 @@ Comparison compare_bits(std::span<const std::byte> got, std::span<const std::byt
   if (c.equal) return c;
   c.used = kInfinity;
   std::ostringstream text;
-  text << c.num_wrong << " of " << got.size() << " bytes differ; first in element " << c.worst / element_bytes << " (byte " << c.worst
-       << "): got 0x" << std::hex << std::to_integer<int>(got[c.worst]) << ", want 0x" << std::to_integer<int>(want[c.worst]);
+  text << c.num_wrong << " of " << got.size() << " bytes differ; first in element " << c.worst / element_bytes << " (byte " << c.worst << "): got 0x"
+       << std::hex << std::to_integer<int>(got[c.worst]) << ", want 0x" << std::to_integer<int>(want[c.worst]);
   c.report = text.str();
   return c;
 }

@@ -15,9 +15,9 @@ namespace quire::test {
 struct Comparison {
   bool equal = false;
   std::size_t num_wrong = 0;
-  std::size_t worst = 0;   // index of the element that is furthest outside (or, when equal, closest to) its bound; 0 when empty
-  double used = 0.0;       // largest |got - want| / bound over the finite elements; 0 / 0 counts as 0
-  std::string report;      // one line: count, index, both values, difference, bound
+  std::size_t worst = 0;  // index of the element that is furthest outside (or, when equal, closest to) its bound; 0 when empty
+  double used = 0.0;      // largest |got - want| / bound over the finite elements; 0 / 0 counts as 0
+  std::string report;     // one line: count, index, both values, difference, bound
 };
 
 // Every element must satisfy |got - want| <= bound, in exactly this form: absolute on both sides, whatever the signs. NaN must meet

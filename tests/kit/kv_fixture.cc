@@ -95,8 +95,10 @@ void randomise_lengths(KvCase& c, std::mt19937_64& rng, std::int32_t num_sequenc
     const std::int32_t seq_len = pick(1, max_seq_len);
     switch (pick(0, 7)) {
       case 0: c.seq_lens.push_back(0), c.query_lens.push_back(0); break;
-      case 1: case 2: c.seq_lens.push_back(seq_len), c.query_lens.push_back(seq_len); break;
-      case 3: case 4: c.seq_lens.push_back(seq_len), c.query_lens.push_back(pick(1, seq_len)); break;
+      case 1:
+      case 2: c.seq_lens.push_back(seq_len), c.query_lens.push_back(seq_len); break;
+      case 3:
+      case 4: c.seq_lens.push_back(seq_len), c.query_lens.push_back(pick(1, seq_len)); break;
       default: c.seq_lens.push_back(seq_len), c.query_lens.push_back(1); break;
     }
   }
@@ -107,8 +109,8 @@ KvBatch make_kv_batch(const KvCase& c, std::mt19937_64& rng, Cached cached) {
   const Blocks blocks = permuted_blocks(c, rng);
   KvBatch b;
   b.shape = c;
-  b.layout = kv::KvLayout{c.num_layers, c.num_kv_heads, c.head_dim, c.block_size, static_cast<std::int64_t>(blocks.ids.size()),
-                          c.dtype, c.key_order, c.value_order};
+  b.layout = kv::KvLayout{c.num_layers, c.num_kv_heads, c.head_dim,   c.block_size, static_cast<std::int64_t>(blocks.ids.size()),
+                          c.dtype,      c.key_order,    c.value_order};
   add_sequences(b, blocks);
   const std::int64_t kv_width = std::int64_t{c.num_kv_heads} * c.head_dim;
   b.queries = random_matrix(b.batch.query_start_loc.back(), std::int64_t{c.num_heads} * c.head_dim, c, rng);

@@ -169,10 +169,12 @@ TEST(KvCache, StoresLittleEndianElementsAtTheLayoutsPlace) {
   const kv::KvLayout layout{1, 1, 2, 16, 1, DType::kBF16, kv::CellOrder::kDimMajor, kv::CellOrder::kTokenMajor};
   std::vector<std::byte> pool(static_cast<std::size_t>(layout.total_bytes()));
   kv_write(layout, pool, {0, Matrix(1, 2, {1.0, -2.0}), Matrix(1, 2, {1.0, -2.0}), std::vector<SlotId>{SlotId{3}}});
-  const auto at = [&](std::size_t element) { return std::pair(std::to_integer<int>(pool[2 * element]), std::to_integer<int>(pool[2 * element + 1])); };
-  EXPECT_EQ(at(3), std::pair(0x80, 0x3f));            // key dim 0, token 3
-  EXPECT_EQ(at(16 + 3), std::pair(0x00, 0xc0));       // key dim 1
-  EXPECT_EQ(at(32 + 6), std::pair(0x80, 0x3f));       // value token 3, dim 0
+  const auto at = [&](std::size_t element) {
+    return std::pair(std::to_integer<int>(pool[2 * element]), std::to_integer<int>(pool[2 * element + 1]));
+  };
+  EXPECT_EQ(at(3), std::pair(0x80, 0x3f));       // key dim 0, token 3
+  EXPECT_EQ(at(16 + 3), std::pair(0x00, 0xc0));  // key dim 1
+  EXPECT_EQ(at(32 + 6), std::pair(0x80, 0x3f));  // value token 3, dim 0
   EXPECT_EQ(at(32 + 7), std::pair(0x00, 0xc0));
 }
 

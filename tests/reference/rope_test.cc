@@ -63,6 +63,17 @@ TEST(Rope, ScoresDependOnTheDistanceAlone) {
   EXPECT_GT(std::fabs(score(5, 3) - score(5, 4)), 1e-3);
 }
 
+TEST(Rope, Float32AnglesAreOffByARoundingAtMost) {
+  const Rotation exact{{0.1}, 1.0};
+  const Rotation coarse{{0.1}, 1.0, AnglePrecision::kFloat32};
+  const std::vector<std::int64_t> position = {1003};
+  const double angle = static_cast<double>(1003.0f * 0.1f);
+  EXPECT_EQ(rope(Matrix(1, 2, {1, 0}), position, coarse).at(0, 0), std::cos(angle));
+  const double moved = std::fabs(rope(Matrix(1, 2, {1, 0}), position, exact).at(0, 0) - std::cos(angle));
+  EXPECT_GT(moved, 1e-8);
+  EXPECT_LT(moved, 101 * 2 * 0x1p-24);
+}
+
 TEST(RopeFrequencies, DefaultAndLinear) {
   RopeSpec spec;
   spec.theta = 10000;

@@ -1,0 +1,45 @@
+// Reads the goldens that tools/make_hf_goldens.py writes, and checkpoints as float64 weights for the reference.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "model/spec.h"
+#include "reference/llama.h"
+#include "reference/logprobs.h"
+
+namespace quire::golden {
+
+struct ScoredPrompt {
+  std::vector<TokenId> ids;
+  std::vector<double> next;                                        // [ids - 1]: log-probability of ids[p + 1] at position p
+  std::map<std::int64_t, std::vector<reference::TokenScore>> top;  // position -> the 20 most likely, descending
+};
+
+struct Continuation {
+  std::vector<TokenId> prompt, tokens;
+  std::vector<double> gaps;  // logit of the chosen token over the second one, at each step
+};
+
+struct SmallModelGolden {
+  std::int64_t max_model_len = 0;
+  std::vector<ScoredPrompt> scored;
+};
+
+// A missing or malformed file ends the test program with its name.
+[[nodiscard]] std::vector<ScoredPrompt> read_scored(const std::string& path, const std::string& dtype);
+[[nodiscard]] std::vector<Continuation> read_continuations(const std::string& path, const std::string& dtype);
+[[nodiscard]] SmallModelGolden read_small_model(const std::string& path);
+
+struct LoadedModel {
+  model::ModelSpec spec;
+  reference::LlamaReference llama;
+};
+// The folder's checkpoint, its weights widened exactly from what the file holds; `rope` replaces the config's.
+[[nodiscard]] LoadedModel load_reference(const std::string& model_dir, const reference::LlamaOptions& options,
+                                         const std::optional<model::RopeSpec>& rope = {});
+
+}  // namespace quire::golden
