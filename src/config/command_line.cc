@@ -23,8 +23,8 @@ bool takes_list(ValueKind kind) { return kind == ValueKind::kTextList || kind ==
 
 // One flag token taken apart: "--compilation-config.cudagraph_mode=FULL" -> base, path, attached value.
 struct FlagToken {
-  std::string spelling;   // "--compilation-config", for messages
-  std::string path;       // "cudagraph_mode"; may end with '+' (append to a list)
+  std::string spelling;  // "--compilation-config", for messages
+  std::string path;      // "cudagraph_mode"; may end with '+' (append to a list)
   std::optional<std::string> value;
 };
 
@@ -33,7 +33,10 @@ FlagToken take_apart(std::string_view token) {
   if (token.starts_with("-O") && token.size() > 2) {  // -O3, -O=3, -O.level, -O{...}
     out.spelling = "-O";
     std::string_view rest = token.substr(2);
-    if (rest.front() != '=' && rest.front() != '.') { out.value = std::string(rest); return out; }
+    if (rest.front() != '=' && rest.front() != '.') {
+      out.value = std::string(rest);
+      return out;
+    }
     token = rest;
   }
   const std::size_t equals = token.find('=');
@@ -50,7 +53,8 @@ std::optional<boost::json::object> dotted_object(std::string_view path, std::str
   const bool append = path.ends_with('+');
   if (append) path.remove_suffix(1);
   const auto keys = split_words(path, '.');
-  if (keys.empty() || keys.size() > kMaxDottedDepth || path.starts_with('.') || path.ends_with('.') || path.find("..") != std::string_view::npos) return std::nullopt;
+  if (keys.empty() || keys.size() > kMaxDottedDepth || path.starts_with('.') || path.ends_with('.') || path.find("..") != std::string_view::npos)
+    return std::nullopt;
   boost::json::value value;
   if (append) {
     boost::json::array items;
@@ -59,7 +63,8 @@ std::optional<boost::json::object> dotted_object(std::string_view path, std::str
   } else {
     value = json_scalar(text);
   }
-  for (auto key = keys.rbegin(); key != keys.rend(); ++key) value = boost::json::object{{boost::json::string_view(key->data(), key->size()), std::move(value)}};
+  for (auto key = keys.rbegin(); key != keys.rend(); ++key)
+    value = boost::json::object{{boost::json::string_view(key->data(), key->size()), std::move(value)}};
   return std::move(value.get_object());
 }
 
@@ -85,7 +90,8 @@ class Scanner {
  private:
   void positional(const std::string& token) {
     if (saw_unknown_after_ == at_ - 1) return;  // most likely the value of the unknown flag just reported
-    if (!options_.model().empty()) return problems_.add("", "unexpected argument " + quote_value(token) + ": MODEL is already " + quote_value(options_.model()));
+    if (!options_.model().empty())
+      return problems_.add("", "unexpected argument " + quote_value(token) + ": MODEL is already " + quote_value(options_.model()));
     if (token.empty()) return problems_.add("", "MODEL is empty");
     options_.set_model(token);
   }
@@ -123,25 +129,30 @@ class Scanner {
   }
   void named_model(const std::string& written, const std::string& value) {
     options_.note(Adjustment::Severity::kWarning, written, "is an older form; give the model as the first argument");
-    if (!options_.model().empty()) return problems_.add(written, written + " " + quote_value(value) + ": MODEL is already " + quote_value(options_.model()));
+    if (!options_.model().empty())
+      return problems_.add(written, written + " " + quote_value(value) + ": MODEL is already " + quote_value(options_.model()));
     if (value.empty()) return problems_.add(written, written + ": is empty");
     options_.set_model(value);
   }
   void boolean(const FlagRow& row, const std::string& written, bool negated, const FlagToken& parts) {
     std::optional<bool> value = true;
     if (parts.value) value = parse_bool(*parts.value);
-    if (!value) return problems_.add(written, written + " " + quote_value(*parts.value) + ": takes no value; --no-" + std::string(row.name) + " switches it off");
+    if (!value)
+      return problems_.add(written,
+                           written + " " + quote_value(*parts.value) + ": takes no value; --no-" + std::string(row.name) + " switches it off");
     options_.assign(row, written, {*value != negated ? "true" : "false"}, Source::kCommandLine, problems_);
   }
   void dotted(const FlagRow& row, const std::string& written, const FlagToken& parts) {
     std::optional<std::string> value = parts.value;
     if (!value && at_ < tokens_.size() && !looks_like_flag(tokens_[at_])) value = tokens_[at_++];
     const std::string full = written + "." + parts.path;
-    if (row.kind != ValueKind::kJson) return problems_.add(written, quote_value(full) + ": " + written + " takes no keys; it is " + allowed_text(row));
+    if (row.kind != ValueKind::kJson)
+      return problems_.add(written, quote_value(full) + ": " + written + " takes no keys; it is " + allowed_text(row));
     if (!value) return problems_.add(written, quote_value(full) + ": needs a value");
     auto fragment = dotted_object(parts.path, *value);
     if (!fragment) return problems_.add(written, quote_value(full) + ": must be keys joined by dots, at most " + std::to_string(kMaxDottedDepth));
-    options_.assign_json(row, written, std::move(*fragment), Source::kCommandLine, parts.path.ends_with('+') ? ListMerge::kAppend : ListMerge::kReplace);
+    options_.assign_json(row, written, std::move(*fragment), Source::kCommandLine,
+                         parts.path.ends_with('+') ? ListMerge::kAppend : ListMerge::kReplace);
   }
 
   std::span<const std::string> tokens_;

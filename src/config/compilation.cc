@@ -74,7 +74,8 @@ class CompilationReader {
  private:
   void warn(std::string text) { notes_.push_back({Severity::kWarning, flag_, std::move(text)}); }
   void wrong(std::string_view key, const json::value& value, std::string_view want) {
-    problems_.add("--compilation-config", flag_ + " key " + std::string(key) + ": " + quote_value(json::serialize(value)) + " must be " + std::string(want));
+    problems_.add("--compilation-config",
+                  flag_ + " key " + std::string(key) + ": " + quote_value(json::serialize(value)) + " must be " + std::string(want));
   }
   void request_mode(std::string_view key, std::string mode) {
     if (!mode_key_.empty()) {
@@ -109,7 +110,8 @@ class CompilationReader {
   void take_mode(const json::value& value) {
     const std::string want = "one of NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FULL_AND_PIECEWISE";
     if (value.is_null()) return;
-    if (value.is_int64() && value.get_int64() >= 0 && value.get_int64() <= 2) return request_mode("cudagraph_mode", std::string(kGraphModes[value.get_int64()]));
+    if (value.is_int64() && value.get_int64() >= 0 && value.get_int64() <= 2)
+      return request_mode("cudagraph_mode", std::string(kGraphModes[value.get_int64()]));
     if (!value.is_string()) return wrong("cudagraph_mode", value, want);
     const std::string mode = upper(std::string_view(value.get_string()));
     if (std::find(std::begin(kGraphModes), std::end(kGraphModes), mode) == std::end(kGraphModes)) {
@@ -129,15 +131,18 @@ class CompilationReader {
     static constexpr std::string_view kLevels[] = {"NONE", "STOCK_TORCH_COMPILE", "DYNAMO_TRACE_ONCE", "VLLM_COMPILE"};
     std::int64_t level = -1;
     if (value.is_int64()) level = value.get_int64();
-    if (value.is_string()) level = std::find(std::begin(kLevels), std::end(kLevels), upper(std::string_view(value.get_string()))) - std::begin(kLevels);
+    if (value.is_string())
+      level = std::find(std::begin(kLevels), std::end(kLevels), upper(std::string_view(value.get_string()))) - std::begin(kLevels);
     if (level < 0 || level > 3) return wrong(key, value, "a level from 0 to 3, or one of NONE, STOCK_TORCH_COMPILE, DYNAMO_TRACE_ONCE, VLLM_COMPILE");
-    if (level > 0) return warn("level " + std::to_string(level) + " has no effect: " + std::string(kNoCompiler) + "; graphs are chosen by cudagraph_mode");
+    if (level > 0)
+      return warn("level " + std::to_string(level) + " has no effect: " + std::string(kNoCompiler) + "; graphs are chosen by cudagraph_mode");
     if (request_.mode.empty()) request_.mode = "NONE";
   }
   void take_sizes(const json::value& value) {
     if (!value.is_array()) return wrong("cudagraph_capture_sizes", value, "a list of batch sizes from 1 to 65536");
     for (const auto& item : value.get_array()) {
-      if (!item.is_int64() || item.get_int64() < 1 || item.get_int64() > 65536) return wrong("cudagraph_capture_sizes", item, "a batch size from 1 to 65536");
+      if (!item.is_int64() || item.get_int64() < 1 || item.get_int64() > 65536)
+        return wrong("cudagraph_capture_sizes", item, "a batch size from 1 to 65536");
       request_.capture_sizes.push_back(static_cast<std::int32_t>(item.get_int64()));
     }
   }
@@ -145,8 +150,10 @@ class CompilationReader {
     if (value.is_null()) return;
     if (!value.is_int64() || value.get_int64() < 0 || value.get_int64() > 65536) return wrong(key, value, "an integer from 0 to 65536");
     const auto count = static_cast<std::int32_t>(value.get_int64());
-    if (key == "cudagraph_num_of_warmups") request_.num_warmups = count;
-    else request_.max_capture_size = count;
+    if (key == "cudagraph_num_of_warmups")
+      request_.num_warmups = count;
+    else
+      request_.max_capture_size = count;
   }
 
   std::string flag_;
@@ -167,11 +174,15 @@ std::string size_flag(const Options& options, const std::string& json_flag) {
 // --cudagraph-capture-sizes and --max-cudagraph-capture-size, which exclude the JSON keys of the same meaning.
 void take_size_flags(const Options& options, GraphRequest& request, Problems& problems) {
   if (options.given("cudagraph-capture-sizes")) {
-    if (!request.capture_sizes.empty()) problems.add("--cudagraph-capture-sizes", "--cudagraph-capture-sizes and --compilation-config.cudagraph_capture_sizes exclude each other; keep one");
+    if (!request.capture_sizes.empty())
+      problems.add("--cudagraph-capture-sizes",
+                   "--cudagraph-capture-sizes and --compilation-config.cudagraph_capture_sizes exclude each other; keep one");
     for (const std::int64_t size : options.integers("cudagraph-capture-sizes")) request.capture_sizes.push_back(static_cast<std::int32_t>(size));
   }
   if (options.given("max-cudagraph-capture-size")) {
-    if (request.max_capture_size) problems.add("--max-cudagraph-capture-size", "--max-cudagraph-capture-size and --compilation-config.max_cudagraph_capture_size exclude each other; keep one");
+    if (request.max_capture_size)
+      problems.add("--max-cudagraph-capture-size",
+                   "--max-cudagraph-capture-size and --compilation-config.max_cudagraph_capture_size exclude each other; keep one");
     request.max_capture_size = static_cast<std::int32_t>(options.integer("max-cudagraph-capture-size").value_or(0));
   }
   std::sort(request.capture_sizes.begin(), request.capture_sizes.end());
@@ -186,12 +197,31 @@ constexpr std::string_view kNeedsHip = "needs a ROCm device";
 constexpr std::string_view kNeedsMla = "needs a GPU and a model with latent attention";
 constexpr std::string_view kNeedsTriton = "needs a GPU and a kernel compiler at run time";
 constexpr ForeignBackend kForeign[] = {
-    {"FLASH_ATTN", kNeedsCuda}, {"FLASH_ATTN_VLLM_V1", kNeedsCuda}, {"FLASHINFER", kNeedsCuda}, {"FLASHINFER_VLLM_V1", kNeedsCuda}, {"XFORMERS", kNeedsCuda},
-    {"XFORMERS_VLLM_V1", kNeedsCuda}, {"TRITON_ATTN", kNeedsTriton}, {"TRITON_ATTN_VLLM_V1", kNeedsTriton}, {"FLEX_ATTENTION", kNeedsTriton},
-    {"TREE_ATTN", kNeedsTriton}, {"ROCM_ATTN", kNeedsHip}, {"ROCM_FLASH", kNeedsHip}, {"ROCM_AITER_FA", kNeedsHip}, {"ROCM_AITER_UNIFIED_ATTN", kNeedsHip},
-    {"ROCM_AITER_MLA", kNeedsMla}, {"ROCM_AITER_MLA_SPARSE", kNeedsMla}, {"ROCM_AITER_TRITON_MLA", kNeedsMla}, {"TRITON_MLA", kNeedsMla}, {"FLASHMLA", kNeedsMla},
-    {"FLASHMLA_SPARSE", kNeedsMla}, {"FLASH_ATTN_MLA", kNeedsMla}, {"FLASHINFER_MLA", kNeedsMla}, {"CUTLASS_MLA", kNeedsMla},
-    {"TORCH_SDPA", "is PyTorch's"}, {"CPU_ATTN", "is another engine's"},
+    {"FLASH_ATTN", kNeedsCuda},
+    {"FLASH_ATTN_VLLM_V1", kNeedsCuda},
+    {"FLASHINFER", kNeedsCuda},
+    {"FLASHINFER_VLLM_V1", kNeedsCuda},
+    {"XFORMERS", kNeedsCuda},
+    {"XFORMERS_VLLM_V1", kNeedsCuda},
+    {"TRITON_ATTN", kNeedsTriton},
+    {"TRITON_ATTN_VLLM_V1", kNeedsTriton},
+    {"FLEX_ATTENTION", kNeedsTriton},
+    {"TREE_ATTN", kNeedsTriton},
+    {"ROCM_ATTN", kNeedsHip},
+    {"ROCM_FLASH", kNeedsHip},
+    {"ROCM_AITER_FA", kNeedsHip},
+    {"ROCM_AITER_UNIFIED_ATTN", kNeedsHip},
+    {"ROCM_AITER_MLA", kNeedsMla},
+    {"ROCM_AITER_MLA_SPARSE", kNeedsMla},
+    {"ROCM_AITER_TRITON_MLA", kNeedsMla},
+    {"TRITON_MLA", kNeedsMla},
+    {"FLASHMLA", kNeedsMla},
+    {"FLASHMLA_SPARSE", kNeedsMla},
+    {"FLASH_ATTN_MLA", kNeedsMla},
+    {"FLASHINFER_MLA", kNeedsMla},
+    {"CUTLASS_MLA", kNeedsMla},
+    {"TORCH_SDPA", "is PyTorch's"},
+    {"CPU_ATTN", "is another engine's"},
 };
 
 AttentionBackendChoice backend_by_name(const std::string& spelling, std::string_view value, Problems& problems) {
@@ -201,18 +231,29 @@ AttentionBackendChoice backend_by_name(const std::string& spelling, std::string_
   if (name == "CPU_SPLIT") return AttentionBackendChoice::kCpuSplit;
   for (const ForeignBackend& foreign : kForeign) {
     if (foreign.name != name) continue;
-    problems.add(Error{ErrorCode::kUnsupported, spelling + " " + name + ": not on this device (cpu): it " + std::string(foreign.why) + "; this device has CPU_UNIFIED and CPU_SPLIT", "--attention-backend"});
+    problems.add(
+        Error{ErrorCode::kUnsupported,
+              spelling + " " + name + ": not on this device (cpu): it " + std::string(foreign.why) + "; this device has CPU_UNIFIED and CPU_SPLIT",
+              "--attention-backend"});
     return AttentionBackendChoice::kAuto;
   }
   std::vector<std::string_view> names{"AUTO", "CPU_UNIFIED", "CPU_SPLIT"};
   for (const ForeignBackend& foreign : kForeign) names.push_back(foreign.name);
-  problems.add("--attention-backend", spelling + " " + quote_value(value) + ": unknown backend; this device has CPU_UNIFIED and CPU_SPLIT" + did_you_mean(name, names));
+  problems.add("--attention-backend",
+               spelling + " " + quote_value(value) + ": unknown backend; this device has CPU_UNIFIED and CPU_SPLIT" + did_you_mean(name, names));
   return AttentionBackendChoice::kAuto;
 }
 
-constexpr std::string_view kAttentionKeys[] = {
-    "backend", "flash_attn_version", "use_prefill_decode_attention", "flash_attn_max_num_splits_for_cuda_graph", "use_cudnn_prefill",
-    "use_trtllm_attention", "disable_flashinfer_prefill", "disable_flashinfer_q_quantization", "use_prefill_query_quantization", "use_trtllm_ragged_deepseek_prefill"};
+constexpr std::string_view kAttentionKeys[] = {"backend",
+                                               "flash_attn_version",
+                                               "use_prefill_decode_attention",
+                                               "flash_attn_max_num_splits_for_cuda_graph",
+                                               "use_cudnn_prefill",
+                                               "use_trtllm_attention",
+                                               "disable_flashinfer_prefill",
+                                               "disable_flashinfer_q_quantization",
+                                               "use_prefill_query_quantization",
+                                               "use_trtllm_ragged_deepseek_prefill"};
 
 }  // namespace
 
@@ -231,7 +272,8 @@ json::value json_scalar(std::string_view text) {
   return json::string(text);
 }
 
-void assign_flag(Options& options, const FlagRow& row, std::string_view spelling, std::vector<std::string> values, Source source, Problems& problems) {
+void assign_flag(Options& options, const FlagRow& row, std::string_view spelling, std::vector<std::string> values, Source source,
+                 Problems& problems) {
   if (row.name == "compilation-config" && values.size() == 1) {
     const auto level = parse_integer(values.front());
     if (level) return options.assign_json(row, spelling, json::object{{"level", *level}}, source);
@@ -246,7 +288,9 @@ GraphRequest graph_request(const Options& options, std::vector<Adjustment>& note
   if (options.given("optimization-level")) {
     const auto level = options.integer("optimization-level").value_or(0);
     if (level == 0 && request.mode.empty()) request.mode = "NONE";
-    if (level > 0) notes.push_back({Severity::kWarning, options.spelling("optimization-level"), "level " + std::to_string(level) + " has no effect: " + std::string(kNoCompiler) + "; graphs are chosen by cudagraph_mode"});
+    if (level > 0)
+      notes.push_back({Severity::kWarning, options.spelling("optimization-level"),
+                       "level " + std::to_string(level) + " has no effect: " + std::string(kNoCompiler) + "; graphs are chosen by cudagraph_mode"});
   }
   const bool wants_graphs = !request.mode.empty() && request.mode != "NONE";
   if (options.boolean("enforce-eager")) {
@@ -258,11 +302,13 @@ GraphRequest graph_request(const Options& options, std::vector<Adjustment>& note
   const bool names_sizes = !request.capture_sizes.empty() || request.max_capture_size.value_or(0) > 0;
   if (wants_graphs || (request.mode.empty() && names_sizes)) {
     const std::string asked = wants_graphs ? flag + " cudagraph_mode " + request.mode : size_flag(options, flag);
-    problems.add(Error{ErrorCode::kUnsupported, asked + ": graphs on a CPU: not built yet; cudagraph_mode NONE is what runs", "--compilation-config"});
+    problems.add(
+        Error{ErrorCode::kUnsupported, asked + ": graphs on a CPU: not built yet; cudagraph_mode NONE is what runs", "--compilation-config"});
   }
   if (request.max_capture_size && !request.capture_sizes.empty() && request.capture_sizes.back() != *request.max_capture_size) {
     problems.add("--max-cudagraph-capture-size", size_flag(options, flag) + ": the largest graph size " + std::to_string(*request.max_capture_size) +
-                                                     " contradicts the listed sizes, whose largest is " + std::to_string(request.capture_sizes.back()));
+                                                     " contradicts the listed sizes, whose largest is " +
+                                                     std::to_string(request.capture_sizes.back()));
   }
   return request;
 }
@@ -273,8 +319,10 @@ AttentionBackendChoice attention_choice(const Options& options, std::vector<Adju
   std::optional<std::string> from_config;
   for (const auto& [key, value] : config) {
     if (key == "backend") {
-      if (value.is_string()) from_config = std::string(value.get_string());
-      else if (!value.is_null()) problems.add("--attention-config", flag + " key backend: " + quote_value(json::serialize(value)) + " must be the name of a backend");
+      if (value.is_string())
+        from_config = std::string(value.get_string());
+      else if (!value.is_null())
+        problems.add("--attention-config", flag + " key backend: " + quote_value(json::serialize(value)) + " must be the name of a backend");
     } else if (std::find(std::begin(kAttentionKeys), std::end(kAttentionKeys), std::string_view(key)) != std::end(kAttentionKeys)) {
       notes.push_back({Severity::kWarning, flag, "key " + std::string(key) + " has no effect: it tunes a GPU backend"});
     } else {

@@ -19,11 +19,11 @@ constexpr std::size_t kMaxDepth = 16;
 
 struct Node {
   enum class Kind : std::uint8_t { kScalar, kList, kMap } kind = Kind::kScalar;
-  std::string text;      // scalars as written
-  bool plain = false;    // unquoted: may be a number, a boolean or null
+  std::string text;                                    // scalars as written
+  bool plain = false;                                  // unquoted: may be a number, a boolean or null
   std::vector<std::pair<std::string, Node>> children;  // keys are empty in lists
   std::size_t line = 0;
-  std::optional<std::string> pending_key;              // while a map is being read
+  std::optional<std::string> pending_key;  // while a map is being read
 };
 
 // Owns the C parser and one event.
@@ -33,17 +33,27 @@ class EventReader {
     ready_ = yaml_parser_initialize(&parser_) == 1;
     if (ready_) yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text.data()), text.size());
   }
-  ~EventReader() { clear(); if (ready_) yaml_parser_delete(&parser_); }
+  ~EventReader() {
+    clear();
+    if (ready_) yaml_parser_delete(&parser_);
+  }
   EventReader(const EventReader&) = delete;
   EventReader& operator=(const EventReader&) = delete;
-  bool next() { clear(); held_ = ready_ && yaml_parser_parse(&parser_, &event_) == 1; return held_; }
+  bool next() {
+    clear();
+    held_ = ready_ && yaml_parser_parse(&parser_, &event_) == 1;
+    return held_;
+  }
   const yaml_event_t& event() const { return event_; }
   std::string error() const {
     return "line " + std::to_string(parser_.problem_mark.line + 1) + ": " + (parser_.problem != nullptr ? parser_.problem : "cannot be read as YAML");
   }
 
  private:
-  void clear() { if (held_) yaml_event_delete(&event_); held_ = false; }
+  void clear() {
+    if (held_) yaml_event_delete(&event_);
+    held_ = false;
+  }
   yaml_parser_t parser_{};
   yaml_event_t event_{};
   bool ready_ = false, held_ = false;
@@ -70,7 +80,8 @@ class TreeBuilder {
         return open(Node::Kind::kList, event.data.sequence_start.anchor != nullptr || event.data.sequence_start.tag != nullptr, line, where);
       case YAML_MAPPING_START_EVENT:
         return open(Node::Kind::kMap, event.data.mapping_start.anchor != nullptr || event.data.mapping_start.tag != nullptr, line, where);
-      case YAML_SEQUENCE_END_EVENT: case YAML_MAPPING_END_EVENT: {
+      case YAML_SEQUENCE_END_EVENT:
+      case YAML_MAPPING_END_EVENT: {
         Node node = std::move(open_.back());
         open_.pop_back();
         return place(std::move(node), where);
@@ -92,9 +103,15 @@ class TreeBuilder {
     return {};
   }
   std::string place(Node node, const std::string& where) {
-    if (open_.empty()) { root = std::move(node); return {}; }
+    if (open_.empty()) {
+      root = std::move(node);
+      return {};
+    }
     Node& parent = open_.back();
-    if (parent.kind == Node::Kind::kList) { parent.children.emplace_back("", std::move(node)); return {}; }
+    if (parent.kind == Node::Kind::kList) {
+      parent.children.emplace_back("", std::move(node));
+      return {};
+    }
     if (!parent.pending_key) {
       if (node.kind != Node::Kind::kScalar) return where + "keys must be plain words";
       parent.pending_key = std::move(node.text);
@@ -129,7 +146,9 @@ Result<Node> parse_yaml(std::string_view text) {
   return std::move(*builder.root);
 }
 
-bool is_null(const Node& node) { return node.kind == Node::Kind::kScalar && node.plain && (node.text.empty() || node.text == "~" || node.text == "null"); }
+bool is_null(const Node& node) {
+  return node.kind == Node::Kind::kScalar && node.plain && (node.text.empty() || node.text == "~" || node.text == "null");
+}
 
 // Depth is bounded by kMaxDepth.
 boost::json::value to_json(const Node& node) {

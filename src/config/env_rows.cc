@@ -14,6 +14,8 @@ constexpr std::string_view kCollectives = "one rank has nothing to exchange";
 constexpr std::string_view kUsage = "no usage statistics are ever collected";
 constexpr std::string_view kCompiler = "kernels are compiled ahead of time";
 
+// One row, one line.
+// clang-format off
 constexpr EnvRow kRows[] = {
     {.name = "QUIRE_LOG_LEVEL", .kind = K::kChoice, .fallback = "info", .allowed = "trace|debug|info|warning|error|critical|off", .text = "Log level"},
     {.name = "QUIRE_NUM_THREADS", .kind = K::kInt, .fallback = "all cores", .allowed = "1..1024", .text = "Compute threads; --num-threads wins"},
@@ -99,6 +101,7 @@ constexpr EnvRow kRows[] = {
     {.name = "HF_HUB_OFFLINE", .text = "Not read: nothing is downloaded", .fate = F::kDocumented},
     {.name = "OMP_NUM_THREADS", .text = "Not read: QUIRE_NUM_THREADS or --num-threads", .fate = F::kDocumented},
 };
+// clang-format on
 
 }  // namespace
 

@@ -26,16 +26,26 @@ std::string lower(std::string_view text) {
 }
 
 void store(std::string_view name, const std::string& value, Environment& env) {
-  if (name == "QUIRE_LOG_LEVEL") env.log_level = value;
-  else if (name == "VLLM_LOGGING_LEVEL") env.log_level = env.log_level.value_or(lower(value));
-  else if (name == "QUIRE_NUM_THREADS") env.num_threads = static_cast<std::int32_t>(*parse_integer(value));
-  else if (name == "QUIRE_CPU_ISA") env.cpu_isa = value;
-  else if (name == "VLLM_API_KEY") env.api_key = value;
-  else if (name == "VLLM_ALLOW_LONG_MAX_MODEL_LEN") env.allow_long_max_model_len = *parse_bool(value);
-  else if (name == "VLLM_HTTP_TIMEOUT_KEEP_ALIVE") env.keep_alive_seconds = static_cast<std::int32_t>(*parse_integer(value));
-  else if (name == "VLLM_LOG_STATS_INTERVAL") env.log_stats_interval_seconds = *parse_number(value);
-  else if (name == "VLLM_CPU_KVCACHE_SPACE") { if (*parse_integer(value) > 0) env.kv_cache_gib = *parse_integer(value); }
-  else QUIRE_CHECK(false) << "honoured variable without a reader: " << std::string(name);
+  if (name == "QUIRE_LOG_LEVEL")
+    env.log_level = value;
+  else if (name == "VLLM_LOGGING_LEVEL")
+    env.log_level = env.log_level.value_or(lower(value));
+  else if (name == "QUIRE_NUM_THREADS")
+    env.num_threads = static_cast<std::int32_t>(*parse_integer(value));
+  else if (name == "QUIRE_CPU_ISA")
+    env.cpu_isa = value;
+  else if (name == "VLLM_API_KEY")
+    env.api_key = value;
+  else if (name == "VLLM_ALLOW_LONG_MAX_MODEL_LEN")
+    env.allow_long_max_model_len = *parse_bool(value);
+  else if (name == "VLLM_HTTP_TIMEOUT_KEEP_ALIVE")
+    env.keep_alive_seconds = static_cast<std::int32_t>(*parse_integer(value));
+  else if (name == "VLLM_LOG_STATS_INTERVAL")
+    env.log_stats_interval_seconds = *parse_number(value);
+  else if (name == "VLLM_CPU_KVCACHE_SPACE") {
+    if (*parse_integer(value) > 0) env.kv_cache_gib = *parse_integer(value);
+  } else
+    QUIRE_CHECK(false) << "honoured variable without a reader: " << std::string(name);
 }
 
 void take(const EnvRow& row, const std::string& value, Environment& env, Problems& problems) {
@@ -48,7 +58,9 @@ void take(const EnvRow& row, const std::string& value, Environment& env, Problem
   if (value.empty()) return;  // set to nothing is as good as unset
   const bool any_case = row.name == "VLLM_LOGGING_LEVEL";
   std::string checked = value;
-  if (any_case) std::transform(checked.begin(), checked.end(), checked.begin(), [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
+  if (any_case)
+    std::transform(checked.begin(), checked.end(), checked.begin(),
+                   [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
   const FlagRow shape{.name = row.name, .kind = row.kind, .allowed = row.allowed, .secret = row.name == "VLLM_API_KEY"};
   if (Status status = check_value(shape, row.name, checked); !status.ok()) {
     problems.add(std::string(row.name), status.error().message);
@@ -65,15 +77,20 @@ Result<Environment> read_environment(const EnvVariables& variables) {
   EnvVariables sorted = variables;  // the order of a process's variables means nothing; messages and QUIRE_ before VLLM_ do
   std::sort(sorted.begin(), sorted.end());
   for (const auto& [name, value] : sorted) {
-    if (const EnvRow* row = find_row(name)) { take(*row, value, env, problems); continue; }
+    if (const EnvRow* row = find_row(name)) {
+      take(*row, value, env, problems);
+      continue;
+    }
     const bool ours = name.starts_with("QUIRE_");
     if (!ours && !name.starts_with("VLLM_")) continue;
     std::vector<std::string_view> names;
     for (const EnvRow& row : env_table()) {
       if (row.name.starts_with(ours ? "QUIRE_" : "VLLM_")) names.push_back(row.name);
     }
-    if (ours) problems.add(name, quote_value(name) + ": unknown environment variable" + did_you_mean(name, names));
-    else env.notes.push_back({Severity::kWarning, name, "is not a variable that this server knows; it has no effect" + did_you_mean(name, names)});
+    if (ours)
+      problems.add(name, quote_value(name) + ": unknown environment variable" + did_you_mean(name, names));
+    else
+      env.notes.push_back({Severity::kWarning, name, "is not a variable that this server knows; it has no effect" + did_you_mean(name, names)});
   }
   if (!problems.empty()) return problems.to_error();
   return env;

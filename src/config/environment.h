@@ -27,21 +27,21 @@ struct EnvRow {
   std::string_view name;
   ValueKind kind = ValueKind::kText;  // of honoured rows
   std::string_view fallback = {};
-  std::string_view allowed = {};      // as in FlagRow
-  std::string_view text = {};         // what it does, or why it does nothing here and what replaced it
+  std::string_view allowed = {};  // as in FlagRow
+  std::string_view text = {};     // what it does, or why it does nothing here and what replaced it
   EnvFate fate = EnvFate::kHonoured;
 };
 [[nodiscard]] std::span<const EnvRow> env_table();
 
 struct Environment {
-  std::optional<std::string> log_level;              // trace .. off
+  std::optional<std::string> log_level;  // trace .. off
   std::optional<std::int32_t> num_threads;
   std::string cpu_isa = "auto";
-  std::optional<std::string> api_key;                // VLLM_API_KEY, not empty
+  std::optional<std::string> api_key;  // VLLM_API_KEY, not empty
   bool allow_long_max_model_len = false;
   std::optional<std::int32_t> keep_alive_seconds;
   std::optional<double> log_stats_interval_seconds;
-  std::optional<std::int64_t> kv_cache_gib;          // VLLM_CPU_KVCACHE_SPACE
+  std::optional<std::int64_t> kv_cache_gib;  // VLLM_CPU_KVCACHE_SPACE
   std::vector<Adjustment> notes;
 };
 

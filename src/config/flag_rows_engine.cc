@@ -8,6 +8,8 @@ namespace {
 using K = ValueKind;
 using G = FlagGroup;
 
+// One row, one line.
+// clang-format off
 constexpr FlagRow kRows[] = {
     // Model and checkpoint
     {.name = "model", .aliases = "--model-tag", .help = "Model folder or hub id in the local Hugging Face cache; better given as the first argument", .group = G::kModel},
@@ -106,6 +108,7 @@ constexpr FlagRow kRows[] = {
     {.name = "logits-processor-pattern", .help = "Allowed logits processors", .group = G::kSampling, .fate = Fate::kNotBuilt, .fate_text = "custom logits processors"},
     {.name = "enable-prompt-embeds", .kind = K::kBool, .fallback = "false", .help = "Prompts as embeddings", .group = G::kSampling, .fate = Fate::kNotBuilt, .fate_text = "prompts as embeddings"},
 };
+// clang-format on
 
 }  // namespace
 

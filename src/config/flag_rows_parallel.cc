@@ -12,6 +12,8 @@ constexpr std::string_view kReplicas = "data parallelism (run replicas behind a 
 constexpr std::string_view kMultimodal = "multimodal input";
 constexpr std::string_view kLora = "LoRA adapters";
 
+// One row, one line.
+// clang-format off
 constexpr FlagRow kRows[] = {
     {.name = "num-threads", .kind = K::kInt, .fallback = "all cores", .allowed = "1..1024", .help = "Compute threads; QUIRE_NUM_THREADS is the same", .group = G::kParallel},
     {.name = "tensor-parallel-size", .aliases = "-tp", .kind = K::kInt, .fallback = "1", .allowed = "1..4096", .help = "Ranks that share each layer", .group = G::kParallel, .fate = Fate::kNotBuilt, .fate_text = kRanks},
@@ -71,6 +73,7 @@ constexpr FlagRow kRows[] = {
     {.name = "pooler-config", .aliases = "--override-pooler-config", .kind = K::kJson, .fallback = "{}", .help = "Pooling models", .group = G::kExtensions, .fate = Fate::kNotBuilt, .fate_text = "pooling models"},
     {.name = "additional-config", .kind = K::kJson, .fallback = "{}", .help = "Platform options", .group = G::kExtensions, .fate = Fate::kNoEffect, .fate_text = "this platform has no further options"},
 };
+// clang-format on
 
 }  // namespace
 

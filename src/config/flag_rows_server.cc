@@ -10,6 +10,8 @@ using G = FlagGroup;
 constexpr std::string_view kTls = "TLS (put a proxy in front)";
 constexpr std::string_view kTools = "tool calls";
 
+// One row, one line.
+// clang-format off
 constexpr FlagRow kRows[] = {
     // API
     {.name = "chat-template", .help = "Template file, or the template itself; default: the tokenizer's", .group = G::kApi},
@@ -101,6 +103,7 @@ constexpr FlagRow kRows[] = {
     {.name = "json", .kind = K::kBool, .fallback = "false", .help = "One JSON document on standard output", .group = G::kProgram},
     {.name = "help", .aliases = "-h", .kind = K::kBool, .fallback = "false", .help = "This text", .group = G::kProgram},
 };
+// clang-format on
 
 }  // namespace
 

@@ -11,9 +11,9 @@ namespace {
 
 struct Index {
   std::vector<const FlagRow*> rows;
-  std::map<std::string_view, const FlagRow*> by_name;              // "port"
-  std::map<std::string_view, FlagMatch> by_spelling;               // "--port", "--no-x", "-tp"
-  std::deque<std::string> owned;                                   // spellings made here
+  std::map<std::string_view, const FlagRow*> by_name;  // "port"
+  std::map<std::string_view, FlagMatch> by_spelling;   // "--port", "--no-x", "-tp"
+  std::deque<std::string> owned;                       // spellings made here
   std::vector<std::string_view> spellings;
 
   void add_spelling(std::string_view spelling, FlagMatch match) {
@@ -28,7 +28,8 @@ struct Index {
     if (row.kind == ValueKind::kBool) add_spelling(owned.emplace_back("--no-" + std::string(row.name)), {&row, true});
     for (std::string_view alias : split_words(row.aliases, ' ')) {
       add_spelling(alias, {&row, false});
-      if (row.kind == ValueKind::kBool && alias.starts_with("--")) add_spelling(owned.emplace_back("--no-" + std::string(alias.substr(2))), {&row, true});
+      if (row.kind == ValueKind::kBool && alias.starts_with("--"))
+        add_spelling(owned.emplace_back("--no-" + std::string(alias.substr(2))), {&row, true});
     }
   }
   Index() {
@@ -47,9 +48,19 @@ const Index& index() {
 }  // namespace
 
 std::string_view flag_group_title(FlagGroup group) {
-  static constexpr std::string_view kTitles[kNumFlagGroups] = {
-      "Model and checkpoint", "Numerics",     "Memory",        "Scheduler", "Attention, compilation and graphs", "Parallelism and placement", "Sampling defaults",
-      "API",                  "HTTP server",  "Logs and metrics", "Extensions", "One prompt (quire run)",          "Program"};
+  static constexpr std::string_view kTitles[kNumFlagGroups] = {"Model and checkpoint",
+                                                               "Numerics",
+                                                               "Memory",
+                                                               "Scheduler",
+                                                               "Attention, compilation and graphs",
+                                                               "Parallelism and placement",
+                                                               "Sampling defaults",
+                                                               "API",
+                                                               "HTTP server",
+                                                               "Logs and metrics",
+                                                               "Extensions",
+                                                               "One prompt (quire run)",
+                                                               "Program"};
   return kTitles[static_cast<int>(group)];
 }
 

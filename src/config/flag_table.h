@@ -28,15 +28,29 @@ enum class Fate : std::uint8_t {
   kNotBuilt,  // refused unless the value asks for nothing; `fate_text` names the feature
 };
 
-enum class FlagGroup : std::uint8_t { kModel, kNumerics, kMemory, kScheduler, kAttention, kParallel, kSampling, kApi, kHttp, kLogging, kExtensions, kRun, kProgram };
+enum class FlagGroup : std::uint8_t {
+  kModel,
+  kNumerics,
+  kMemory,
+  kScheduler,
+  kAttention,
+  kParallel,
+  kSampling,
+  kApi,
+  kHttp,
+  kLogging,
+  kExtensions,
+  kRun,
+  kProgram
+};
 inline constexpr int kNumFlagGroups = 13;
 [[nodiscard]] std::string_view flag_group_title(FlagGroup group);
 
 enum class Audience : std::uint8_t { kServeAndRun, kServe, kRun };  // which subcommand takes the flag
 
 struct FlagRow {
-  std::string_view name;           // canonical, without dashes: "max-model-len"
-  std::string_view aliases = {};   // other spellings with their dashes, separated by spaces: "-tp --tp-size"
+  std::string_view name;          // canonical, without dashes: "max-model-len"
+  std::string_view aliases = {};  // other spellings with their dashes, separated by spaces: "-tp --tp-size"
   ValueKind kind = ValueKind::kText;
   std::string_view fallback = {};  // default as text; typed getters read it when it is a value of `kind`
   std::string_view allowed = {};   // kChoice: "a|b"; kInt, kFloat, kIntList: inclusive range "lo..hi", either end may be missing
@@ -48,8 +62,8 @@ struct FlagRow {
   Fate fate = Fate::kHonoured;
   std::string_view fate_text = {};
   Audience audience = Audience::kServeAndRun;
-  bool accumulates = false;        // each use adds values; otherwise the last use stands
-  bool secret = false;             // value never printed
+  bool accumulates = false;  // each use adds values; otherwise the last use stands
+  bool secret = false;       // value never printed
 };
 
 // Every row, in the order of help and documents.

@@ -27,7 +27,10 @@ void wrap(std::string& out, std::size_t column, std::string_view text) {
       out.append(kColumn, ' ');
       column = kColumn;
     }
-    if (column > kColumn) { out += ' '; ++column; }
+    if (column > kColumn) {
+      out += ' ';
+      ++column;
+    }
     out += word;
     column += word.size();
   }
@@ -41,7 +44,8 @@ std::string_view value_word(const FlagRow& row) {
     case ValueKind::kFloat: return " X";
     case ValueKind::kJson: return " JSON";
     case ValueKind::kIntList: return " N...";
-    case ValueKind::kTextList: case ValueKind::kJsonTextList: return " TEXT...";
+    case ValueKind::kTextList:
+    case ValueKind::kJsonTextList: return " TEXT...";
     case ValueKind::kChoice: return " WORD";
     case ValueKind::kText: return " TEXT";
   }
@@ -69,8 +73,10 @@ bool has_range(const FlagRow& row) { return row.kind == ValueKind::kInt || row.k
 std::string description(const FlagRow& row) {
   const std::string out(row.help);
   std::string facts;
-  if (has_range(row)) facts = allowed_text(row);
-  else if (!row.allowed.empty()) facts = usable_values(row);
+  if (has_range(row))
+    facts = allowed_text(row);
+  else if (!row.allowed.empty())
+    facts = usable_values(row);
   if (!row.fallback.empty() && row.name != "help") facts += (facts.empty() ? "default " : "; default ") + std::string(row.fallback);
   return facts.empty() ? out : out + " (" + facts + ")";
 }
@@ -148,8 +154,9 @@ std::string program_help() {
 
 std::string command_help(Audience command) {
   std::string out = command == Audience::kRun ? "quire run MODEL --prompt TEXT [flags]\n" : "quire serve MODEL [flags]\n";
-  out += "\nUnderscores in names equal dashes. Integers may end in k, m, g (1000) or K, M, G (1024).\n"
-         "JSON flags take one string or dotted keys (--compilation-config.cudagraph_mode NONE).\n";
+  out +=
+      "\nUnderscores in names equal dashes. Integers may end in k, m, g (1000) or K, M, G (1024).\n"
+      "JSON flags take one string or dotted keys (--compilation-config.cudagraph_mode NONE).\n";
   for (int group = 0; group < kNumFlagGroups; ++group) {
     bool titled = false;
     for (const FlagRow* row : flag_table()) {
@@ -171,15 +178,20 @@ std::string flags_markdown() {
       "# Flags of `quire serve` and `quire run`\n\n"
       "Made by `quire flags-doc` from the flag table (`src/config/flag_rows_*.cc`); a test fails when this page is stale.\n\n"
       "Spelling: underscores equal dashes; every switch has `--x` and `--no-x`; integers may end in `k`, `m`, `g` (powers of 1000; `25.6k` = 25600)\n"
-      "or `K`, `M`, `G` (powers of 1024); JSON flags take one string or dotted keys (`--compilation-config.cudagraph_mode NONE`; a key that ends in `+`\n"
-      "appends a comma-separated list). `--config file.yaml` holds the same names as `key: value`; the command line wins. Unknown flags, keys and values are errors\n"
-      "(exit code 2) that name the nearest valid one. A flag without effect is answered by one warning; a flag whose feature is not built yet is refused,\n"
+      "or `K`, `M`, `G` (powers of 1024); JSON flags take one string or dotted keys (`--compilation-config.cudagraph_mode NONE`; a key that ends in "
+      "`+`\n"
+      "appends a comma-separated list). `--config file.yaml` holds the same names as `key: value`; the command line wins. Unknown flags, keys and "
+      "values are errors\n"
+      "(exit code 2) that name the nearest valid one. A flag without effect is answered by one warning; a flag whose feature is not built yet is "
+      "refused,\n"
       "unless its value asks for nothing.\n";
   for (int group = 0; group < kNumFlagGroups; ++group) {
-    out += "\n## " + std::string(flag_group_title(static_cast<FlagGroup>(group))) + "\n\n| flag | of | values | default | meaning | remarks |\n|---|---|---|---|---|---|\n";
+    out += "\n## " + std::string(flag_group_title(static_cast<FlagGroup>(group))) +
+           "\n\n| flag | of | values | default | meaning | remarks |\n|---|---|---|---|---|---|\n";
     for (const FlagRow* row : flag_table()) {
       if (static_cast<int>(row->group) != group) continue;
-      out += "| `" + spellings(*row) + "` | " + audience_text(row->audience) + " | " + escaped(values_cell(*row)) + " | " + escaped(row->fallback) + " | " + escaped(row->help) + " | " + escaped(fate_cell(*row)) + " |\n";
+      out += "| `" + spellings(*row) + "` | " + audience_text(row->audience) + " | " + escaped(values_cell(*row)) + " | " + escaped(row->fallback) +
+             " | " + escaped(row->help) + " | " + escaped(fate_cell(*row)) + " |\n";
     }
   }
   out += "\n## Keys of `--compilation-config`\n\n| key | meaning |\n|---|---|\n";
@@ -194,7 +206,8 @@ std::string env_markdown() {
   std::string out =
       "# Environment variables\n\n"
       "Made by `quire flags-doc` from the registry (`src/config/env_rows.cc`); a test fails when this page is stale.\n\n"
-      "An unknown `QUIRE_*` variable is an error that names the nearest valid one; an unknown `VLLM_*` variable is a warning (Kubernetes injects some).\n"
+      "An unknown `QUIRE_*` variable is an error that names the nearest valid one; an unknown `VLLM_*` variable is a warning (Kubernetes injects "
+      "some).\n"
       "A bad value is an error. Switches take 1, true, yes, on / 0, false, no, off. A flag wins over a variable.\n\n"
       "| variable | values | default | meaning |\n|---|---|---|---|\n";
   for (const EnvRow& row : env_table()) {
@@ -203,7 +216,8 @@ std::string env_markdown() {
     std::string text(row.text);
     if (row.fate == EnvFate::kReplaced) text = "no effect, one warning: " + text;
     if (row.fate == EnvFate::kIgnored) text = "ignored, told at start: " + text;
-    out += "| `" + std::string(row.name) + "` | " + (honoured ? escaped(allowed_text(shape)) : "") + " | " + std::string(row.fallback) + " | " + escaped(text) + " |\n";
+    out += "| `" + std::string(row.name) + "` | " + (honoured ? escaped(allowed_text(shape)) : "") + " | " + std::string(row.fallback) + " | " +
+           escaped(text) + " |\n";
   }
   return out;
 }

@@ -88,7 +88,8 @@ std::optional<std::string> Options::given_text(std::string_view name) const {
 std::vector<std::string> Options::list(std::string_view name) const {
   const Stored* stored = find(name, ValueKind::kText);
   if (stored == nullptr) {
-    return flag(name).kind == ValueKind::kJsonTextList ? json_strings(flag(name).fallback).value_or(std::vector<std::string>{}) : std::vector<std::string>{};
+    return flag(name).kind == ValueKind::kJsonTextList ? json_strings(flag(name).fallback).value_or(std::vector<std::string>{})
+                                                       : std::vector<std::string>{};
   }
   return stored->values;
 }
@@ -129,9 +130,11 @@ void Options::assign(const FlagRow& row, std::string_view spelling, std::vector<
     for (const std::string& value : values) {
       auto parsed = parse_json(value, kJsonLimits);
       if (!parsed.ok()) {
-        problems.add("--" + std::string(row.name), std::string(spelling) + " " + quote_value(value) + ": must be a JSON object: " + parsed.error().message);
+        problems.add("--" + std::string(row.name),
+                     std::string(spelling) + " " + quote_value(value) + ": must be a JSON object: " + parsed.error().message);
       } else if (!parsed.value().is_object()) {
-        problems.add("--" + std::string(row.name), std::string(spelling) + " " + quote_value(value) + ": must be a JSON object, e.g. '{\"key\": value}'");
+        problems.add("--" + std::string(row.name),
+                     std::string(spelling) + " " + quote_value(value) + ": must be a JSON object, e.g. '{\"key\": value}'");
       } else {
         assign_json(row, spelling, std::move(parsed.value().get_object()), source);
       }
@@ -163,7 +166,8 @@ void Options::assign_json(const FlagRow& row, std::string_view spelling, boost::
   slot->second.source = source;
   std::vector<std::string> replaced;
   merge_json(slot->second.json, fragment, lists, replaced);
-  for (const std::string& key : replaced) note(Adjustment::Severity::kWarning, std::string(spelling), "key " + quote_value(key) + " given more than once; the last value stands");
+  for (const std::string& key : replaced)
+    note(Adjustment::Severity::kWarning, std::string(spelling), "key " + quote_value(key) + " given more than once; the last value stands");
 }
 
 void Options::check_fates(Problems& problems) {
@@ -177,10 +181,12 @@ void Options::check_fates(Problems& problems) {
     }
     const bool json_asks = row->kind == ValueKind::kJson && !stored.json.empty();
     const bool refused = row->fate == Fate::kNotBuilt && (json_asks || (row->kind != ValueKind::kJson && !is_neutral(*row, stored.values)));
-    const bool unbuilt_value = std::any_of(stored.values.begin(), stored.values.end(), [&](const std::string& v) { return is_word(row->unbuilt, v); });
+    const bool unbuilt_value =
+        std::any_of(stored.values.begin(), stored.values.end(), [&](const std::string& v) { return is_word(row->unbuilt, v); });
     if (!refused && !unbuilt_value) continue;
     const std::string shown = row->kind == ValueKind::kBool || json_asks ? "" : " " + (row->secret ? "***" : quote_value(joined(stored.values)));
-    problems.add(Error{ErrorCode::kUnsupported, stored.spelling + shown + ": " + std::string(row->fate_text) + ": not built yet", "--" + std::string(row->name)});
+    problems.add(Error{ErrorCode::kUnsupported, stored.spelling + shown + ": " + std::string(row->fate_text) + ": not built yet",
+                       "--" + std::string(row->name)});
   }
 }
 

@@ -25,12 +25,12 @@ class Options {
   [[nodiscard]] bool boolean(std::string_view name) const;
   [[nodiscard]] std::optional<std::int64_t> integer(std::string_view name) const;  // nullopt: a word ("auto") or a default that is no number
   [[nodiscard]] std::optional<double> number(std::string_view name) const;
-  [[nodiscard]] std::string text(std::string_view name) const;                     // "" when not given and no default
+  [[nodiscard]] std::string text(std::string_view name) const;  // "" when not given and no default
   [[nodiscard]] std::optional<std::string> given_text(std::string_view name) const;
-  [[nodiscard]] std::vector<std::string> list(std::string_view name) const;        // kTextList, kJsonTextList; empty when not given
-  [[nodiscard]] std::vector<std::int64_t> integers(std::string_view name) const;   // kIntList
-  [[nodiscard]] const boost::json::object& json(std::string_view name) const;      // merged; empty when not given
-  [[nodiscard]] std::string spelling(std::string_view name) const;                 // as the user wrote it, else "--name"
+  [[nodiscard]] std::vector<std::string> list(std::string_view name) const;       // kTextList, kJsonTextList; empty when not given
+  [[nodiscard]] std::vector<std::int64_t> integers(std::string_view name) const;  // kIntList
+  [[nodiscard]] const boost::json::object& json(std::string_view name) const;     // merged; empty when not given
+  [[nodiscard]] std::string spelling(std::string_view name) const;                // as the user wrote it, else "--name"
 
   // Flags with a value other than their default, in table order, secrets replaced by "***".
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> non_default_args() const;

@@ -17,7 +17,10 @@ std::string quote_value(std::string_view value) {
   std::string out = "'";
   for (const char c : value.substr(0, kMost)) {
     const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte != 0x7f) { out += c; continue; }
+    if (byte >= 0x20 && byte != 0x7f) {
+      out += c;
+      continue;
+    }
     out += "\\x";
     out += kHex[byte >> 4];
     out += kHex[byte & 15];

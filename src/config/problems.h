@@ -13,7 +13,9 @@ class Problems {
   void add(Error error) { errors_.push_back(std::move(error)); }
   // `message` starts with the flag as the user wrote it.
   void add(std::string param, std::string message) { errors_.push_back(invalid(std::move(message), std::move(param))); }
-  void add(const Status& status) { if (!status.ok()) errors_.push_back(status.error()); }
+  void add(const Status& status) {
+    if (!status.ok()) errors_.push_back(status.error());
+  }
   [[nodiscard]] bool empty() const { return errors_.empty(); }
   [[nodiscard]] const std::vector<Error>& all() const { return errors_; }
   // One problem: itself. Several: one Error whose message lists them, one per line. Never call when empty().

@@ -46,7 +46,8 @@ void resolve_engine(Resolution& r) {
   const auto threads = options.integer("num-threads");
   engine.num_threads = threads ? static_cast<std::int32_t>(*threads) : r.in.environment.num_threads.value_or(std::max(r.in.machine.num_cores, 1));
   if (engine.num_threads > r.in.machine.num_cores) {
-    r.note(Severity::kWarning, "--num-threads", std::to_string(engine.num_threads) + " threads on " + std::to_string(r.in.machine.num_cores) + " cores");
+    r.note(Severity::kWarning, "--num-threads",
+           std::to_string(engine.num_threads) + " threads on " + std::to_string(r.in.machine.num_cores) + " cores");
   }
 }
 
@@ -56,21 +57,27 @@ Result<ModelFolders> locate_model(const Options& options) {
   Problems problems;
   ModelFolders folders;
   auto model_dir = model::resolve_model_dir(options.model(), options.text("revision"));
-  if (model_dir.ok()) folders.model_dir = model_dir.value();
-  else problems.add(Error{model_dir.error().code, "MODEL: " + model_dir.error().message, "MODEL"});
+  if (model_dir.ok())
+    folders.model_dir = model_dir.value();
+  else
+    problems.add(Error{model_dir.error().code, "MODEL: " + model_dir.error().message, "MODEL"});
   folders.tokenizer_dir = folders.model_dir;
   if (const auto tokenizer = options.given_text("tokenizer")) {
     auto dir = model::resolve_model_dir(*tokenizer, options.text("tokenizer-revision"));
-    if (dir.ok()) folders.tokenizer_dir = dir.value();
-    else problems.add(Error{dir.error().code, "--tokenizer: " + dir.error().message, "--tokenizer"});
+    if (dir.ok())
+      folders.tokenizer_dir = dir.value();
+    else
+      problems.add(Error{dir.error().code, "--tokenizer: " + dir.error().message, "--tokenizer"});
   }
   const std::string source = options.text("generation-config");
   if (source == "auto") {
     folders.generation_config_dir = folders.model_dir;
   } else if (source != "vllm") {
     auto dir = model::resolve_model_dir(source, "main");
-    if (dir.ok()) folders.generation_config_dir = dir.value();
-    else problems.add(Error{dir.error().code, "--generation-config: must be auto, vllm or a folder: " + dir.error().message, "--generation-config"});
+    if (dir.ok())
+      folders.generation_config_dir = dir.value();
+    else
+      problems.add(Error{dir.error().code, "--generation-config: must be auto, vllm or a folder: " + dir.error().message, "--generation-config"});
   }
   if (!problems.empty()) return problems.to_error();
   return folders;

@@ -22,7 +22,8 @@ void resolve_block_size(Resolution& r) {
   const auto size = r.in.options.integer("block-size").value_or(16);
   if (size % 16 != 0) {
     const std::int64_t near = std::max<std::int64_t>(16, (size + 8) / 16 * 16);
-    r.problems.add("--block-size", r.in.options.spelling("block-size") + " " + std::to_string(size) + ": must be a multiple of 16 (nearest: " + std::to_string(near) + ")");
+    r.problems.add("--block-size", r.in.options.spelling("block-size") + " " + std::to_string(size) +
+                                       ": must be a multiple of 16 (nearest: " + std::to_string(near) + ")");
     return;
   }
   r.out.engine.scheduler.block_size = static_cast<std::int32_t>(size);
@@ -37,7 +38,9 @@ std::int64_t asked_length(Resolution& r) {
   if (*asked <= derived) return *asked;
   const std::string flag = r.in.options.spelling("max-model-len");
   if (r.in.environment.allow_long_max_model_len) {
-    r.note(Severity::kWarning, flag, std::to_string(*asked) + " is above the model's " + std::to_string(derived) + " tokens; VLLM_ALLOW_LONG_MAX_MODEL_LEN allows it; answers beyond may be wrong");
+    r.note(Severity::kWarning, flag,
+           std::to_string(*asked) + " is above the model's " + std::to_string(derived) +
+               " tokens; VLLM_ALLOW_LONG_MAX_MODEL_LEN allows it; answers beyond may be wrong");
     return *asked;
   }
   r.problems.add("--max-model-len", flag + " " + std::to_string(*asked) + ": the model's configuration allows at most " + std::to_string(derived) +
@@ -49,9 +52,11 @@ std::int64_t pool_bytes(Resolution& r) {
   const MachineFacts& machine = r.in.machine;
   if (const auto bytes = r.in.options.integer("kv-cache-memory-bytes")) {
     if (machine.total_memory_bytes > 0 && *bytes > machine.total_memory_bytes) {
-      r.problems.add("--kv-cache-memory-bytes", r.in.options.spelling("kv-cache-memory-bytes") + " " + std::to_string(*bytes) + ": the machine has " + std::to_string(machine.total_memory_bytes) + " bytes of memory");
+      r.problems.add("--kv-cache-memory-bytes", r.in.options.spelling("kv-cache-memory-bytes") + " " + std::to_string(*bytes) + ": the machine has " +
+                                                    std::to_string(machine.total_memory_bytes) + " bytes of memory");
     } else if (machine.free_memory_bytes > 0 && *bytes > machine.free_memory_bytes) {
-      r.note(Severity::kWarning, "--kv-cache-memory-bytes", gib(*bytes) + " is more than the " + gib(machine.free_memory_bytes) + " that are free now");
+      r.note(Severity::kWarning, "--kv-cache-memory-bytes",
+             gib(*bytes) + " is more than the " + gib(machine.free_memory_bytes) + " that are free now");
     }
     return *bytes;
   }
@@ -65,7 +70,8 @@ std::int64_t pool_blocks(Resolution& r, std::int64_t block_bytes, std::int64_t& 
   if (const auto forced = r.in.options.integer("num-gpu-blocks-override")) {
     const auto forced_bytes = checked_mul(*forced, block_bytes);
     if (!forced_bytes) {
-      r.problems.add("--num-gpu-blocks-override", r.in.options.spelling("num-gpu-blocks-override") + " " + std::to_string(*forced) + ": the pool's size overflows");
+      r.problems.add("--num-gpu-blocks-override",
+                     r.in.options.spelling("num-gpu-blocks-override") + " " + std::to_string(*forced) + ": the pool's size overflows");
       return blocks;
     }
     r.note(Severity::kInfo, "--num-gpu-blocks-override", std::to_string(*forced) + " KV blocks instead of " + std::to_string(blocks));
@@ -86,12 +92,13 @@ void resolve_length_and_pool(Resolution& r) {
   const std::int64_t feasible = blocks * scheduler.block_size;
   const bool fitted = length == 0;
   if (fitted) length = std::min(model::derived_max_model_len(r.in.model, r.in.tokenizer.model_max_length), feasible);
-  scheduler.max_model_len = static_cast<std::int32_t>(std::min<std::int64_t>(length, INT32_MAX));  // later rules need it even if the pool is too small
+  scheduler.max_model_len =
+      static_cast<std::int32_t>(std::min<std::int64_t>(length, INT32_MAX));  // later rules need it even if the pool is too small
   const std::int64_t needed_blocks = ceil_div<std::int64_t>(std::max<std::int64_t>(length, 2), scheduler.block_size);
   if (needed_blocks > blocks) {
     const auto needed = checked_mul(needed_blocks, *block_bytes);
-    std::string message = "KV pool too small: one request of " + std::to_string(std::max<std::int64_t>(length, 2)) + " tokens (--max-model-len) needs " + (needed ? gib(*needed) : "more than 2^63 bytes") +
-                          ", available " + gib(bytes) + "; ";
+    std::string message = "KV pool too small: one request of " + std::to_string(std::max<std::int64_t>(length, 2)) +
+                          " tokens (--max-model-len) needs " + (needed ? gib(*needed) : "more than 2^63 bytes") + ", available " + gib(bytes) + "; ";
     message += feasible >= 2 ? "the estimated feasible --max-model-len is " + std::to_string(feasible) + " (or auto); " : "";
     r.problems.add(Error{ErrorCode::kResourceExhausted, message + "or raise --kv-cache-memory-bytes", "--kv-cache-memory-bytes"});
     return;
@@ -114,18 +121,23 @@ void resolve_budget(Resolution& r) {
   if (!tokens_given) {
     tokens = std::max(std::min(tokens, most_useful), seqs);
     if (!scheduler.enable_chunked_prefill) tokens = std::max(tokens, length);
-    if (tokens != 2048) r.note(Severity::kInfo, "--max-num-batched-tokens", std::to_string(tokens) + " instead of 2048, to suit --max-num-seqs and --max-model-len");
+    if (tokens != 2048)
+      r.note(Severity::kInfo, "--max-num-batched-tokens", std::to_string(tokens) + " instead of 2048, to suit --max-num-seqs and --max-model-len");
   } else if (!seqs_given && tokens < seqs) {
-    r.note(Severity::kInfo, "--max-num-seqs", std::to_string(tokens) + " instead of " + std::to_string(seqs) + ": no more than --max-num-batched-tokens");
+    r.note(Severity::kInfo, "--max-num-seqs",
+           std::to_string(tokens) + " instead of " + std::to_string(seqs) + ": no more than --max-num-batched-tokens");
     seqs = tokens;
   }
   const std::string flag = options.spelling("max-num-batched-tokens") + " " + std::to_string(tokens);
   if (tokens < seqs) r.problems.add("--max-num-batched-tokens", flag + ": must be at least --max-num-seqs (" + std::to_string(seqs) + ")");
   if (!scheduler.enable_chunked_prefill && tokens < length) {
-    r.problems.add("--max-num-batched-tokens", flag + ": with --no-enable-chunked-prefill it must be at least --max-model-len (" + std::to_string(length) + "), or longer prompts could never run");
+    r.problems.add("--max-num-batched-tokens", flag + ": with --no-enable-chunked-prefill it must be at least --max-model-len (" +
+                                                   std::to_string(length) + "), or longer prompts could never run");
   }
   if (tokens > seqs * length) {
-    r.note(Severity::kWarning, "--max-num-batched-tokens", std::to_string(tokens) + " is more than --max-num-seqs times --max-model-len (" + std::to_string(seqs * length) + "); a step never holds that many");
+    r.note(Severity::kWarning, "--max-num-batched-tokens",
+           std::to_string(tokens) + " is more than --max-num-seqs times --max-model-len (" + std::to_string(seqs * length) +
+               "); a step never holds that many");
   }
   scheduler.max_num_batched_tokens = static_cast<std::int32_t>(tokens);
   scheduler.max_num_seqs = static_cast<std::int32_t>(seqs);
@@ -153,7 +165,8 @@ void resolve_capacity(Resolution& r) {
   resolve_budget(r);
   const auto threshold = options.integer("long-prefill-token-threshold").value_or(0);
   if (threshold > scheduler.max_model_len) {
-    r.problems.add("--long-prefill-token-threshold", options.spelling("long-prefill-token-threshold") + " " + std::to_string(threshold) + ": must be at most --max-model-len (" + std::to_string(scheduler.max_model_len) + ")");
+    r.problems.add("--long-prefill-token-threshold", options.spelling("long-prefill-token-threshold") + " " + std::to_string(threshold) +
+                                                         ": must be at most --max-model-len (" + std::to_string(scheduler.max_model_len) + ")");
   }
   scheduler.long_prefill_token_threshold = static_cast<std::int32_t>(threshold);
 }

@@ -10,7 +10,9 @@ struct Resolution {
   ResolvedConfig out;
   Problems problems;
 
-  void note(Adjustment::Severity severity, std::string flag, std::string text) { out.adjustments.push_back({severity, std::move(flag), std::move(text)}); }
+  void note(Adjustment::Severity severity, std::string flag, std::string text) {
+    out.adjustments.push_back({severity, std::move(flag), std::move(text)});
+  }
 };
 
 // Block size, model length, KV pool and step budget, in vLLM's order of rules. Needs engine.kv_dtype.

@@ -11,7 +11,8 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t kMaxTemplateBytes = 4u << 20;
-constexpr std::string_view kGenerationKeys[] = {"temperature", "top_p", "min_p", "repetition_penalty", "top_k", "max_new_tokens", "max_tokens", "eos_token_id"};
+constexpr std::string_view kGenerationKeys[] = {"temperature", "top_p",          "min_p",      "repetition_penalty",
+                                                "top_k",       "max_new_tokens", "max_tokens", "eos_token_id"};
 
 class GenerationOverride {
  public:
@@ -19,37 +20,54 @@ class GenerationOverride {
   void apply(const json::object& changes) {
     model::GenerationDefaults& d = r_.out.api.defaults;
     for (const auto& [key, value] : changes) {
-      if (key == "temperature") number(key, value, 0, 1e6, d.temperature);
-      else if (key == "top_p") number(key, value, 0, 1, d.top_p);
-      else if (key == "min_p") number(key, value, 0, 1, d.min_p);
-      else if (key == "repetition_penalty") number(key, value, 1e-6, 1e6, d.repetition_penalty);
-      else if (key == "top_k") integer(key, value, -1, d.top_k);
-      else if (key == "max_new_tokens" || key == "max_tokens") integer(key, value, 1, d.max_new_tokens);
-      else if (key == "eos_token_id") end_tokens(value);
-      else r_.problems.add("--override-generation-config", flag_ + ": unknown key '" + std::string(key) + "'" + did_you_mean(key, kGenerationKeys));
+      if (key == "temperature")
+        number(key, value, 0, 1e6, d.temperature);
+      else if (key == "top_p")
+        number(key, value, 0, 1, d.top_p);
+      else if (key == "min_p")
+        number(key, value, 0, 1, d.min_p);
+      else if (key == "repetition_penalty")
+        number(key, value, 1e-6, 1e6, d.repetition_penalty);
+      else if (key == "top_k")
+        integer(key, value, -1, d.top_k);
+      else if (key == "max_new_tokens" || key == "max_tokens")
+        integer(key, value, 1, d.max_new_tokens);
+      else if (key == "eos_token_id")
+        end_tokens(value);
+      else
+        r_.problems.add("--override-generation-config", flag_ + ": unknown key '" + std::string(key) + "'" + did_you_mean(key, kGenerationKeys));
     }
   }
 
  private:
   void wrong(std::string_view key, const json::value& value, const std::string& want) {
-    r_.problems.add("--override-generation-config", flag_ + " key " + std::string(key) + ": " + quote_value(json::serialize(value)) + " must be " + want);
+    r_.problems.add("--override-generation-config",
+                    flag_ + " key " + std::string(key) + ": " + quote_value(json::serialize(value)) + " must be " + want);
   }
   void number(std::string_view key, const json::value& value, double lo, double hi, std::optional<double>& out) {
-    if (value.is_null()) { out.reset(); return; }
+    if (value.is_null()) {
+      out.reset();
+      return;
+    }
     const double x = value.is_double() ? value.get_double() : value.is_int64() ? static_cast<double>(value.get_int64()) : lo - 1;
     if (!(x >= lo && x <= hi)) return wrong(key, value, "a number in range");
     out = x;
   }
   void integer(std::string_view key, const json::value& value, std::int64_t lo, std::optional<std::int64_t>& out) {
-    if (value.is_null()) { out.reset(); return; }
-    if (!value.is_int64() || value.get_int64() < lo || value.get_int64() > INT32_MAX) return wrong(key, value, "an integer of at least " + std::to_string(lo));
+    if (value.is_null()) {
+      out.reset();
+      return;
+    }
+    if (!value.is_int64() || value.get_int64() < lo || value.get_int64() > INT32_MAX)
+      return wrong(key, value, "an integer of at least " + std::to_string(lo));
     out = value.get_int64();
   }
   void end_tokens(const json::value& value) {
     const json::array list = value.is_array() ? value.get_array() : json::array{value};
     std::vector<TokenId> ids;
     for (const auto& item : list) {
-      if (!item.is_int64() || item.get_int64() < 0 || item.get_int64() >= r_.in.model.vocab_size) return wrong("eos_token_id", item, "a token id below " + std::to_string(r_.in.model.vocab_size));
+      if (!item.is_int64() || item.get_int64() < 0 || item.get_int64() >= r_.in.model.vocab_size)
+        return wrong("eos_token_id", item, "a token id below " + std::to_string(r_.in.model.vocab_size));
       ids.push_back(static_cast<TokenId>(item.get_int64()));
     }
     r_.out.api.defaults.eos_token_ids = std::move(ids);
@@ -69,7 +87,8 @@ void resolve_template(Resolution& r) {
   }
   auto text = read_file(*given, kMaxTemplateBytes);
   if (!text.ok()) {
-    r.problems.add("--chat-template", r.in.options.spelling("chat-template") + " " + quote_value(*given) + ": is no template text and cannot be read as a file: " + text.error().message);
+    r.problems.add("--chat-template", r.in.options.spelling("chat-template") + " " + quote_value(*given) +
+                                          ": is no template text and cannot be read as a file: " + text.error().message);
     return;
   }
   r.out.api.chat_template_text = std::move(text).value();
@@ -81,7 +100,8 @@ void resolve_api(Resolution& r) {
   api.served_names = o.list("served-model-name");
   if (api.served_names.empty()) api.served_names.push_back(o.model());
   for (std::size_t i = 0; i < api.served_names.size(); ++i) {
-    if (std::find(api.served_names.begin(), api.served_names.begin() + static_cast<std::ptrdiff_t>(i), api.served_names[i]) != api.served_names.begin() + static_cast<std::ptrdiff_t>(i)) {
+    if (std::find(api.served_names.begin(), api.served_names.begin() + static_cast<std::ptrdiff_t>(i), api.served_names[i]) !=
+        api.served_names.begin() + static_cast<std::ptrdiff_t>(i)) {
       r.problems.add("--served-model-name", "--served-model-name " + quote_value(api.served_names[i]) + ": is given twice");
     }
   }

@@ -15,8 +15,8 @@ namespace quire::config {
 
 struct Adjustment {
   enum class Severity : std::uint8_t { kInfo, kWarning } severity = Severity::kInfo;
-  std::string flag;   // "--swap-space"
-  std::string text;   // what was asked, what runs instead and why; names the replacement
+  std::string flag;  // "--swap-space"
+  std::string text;  // what was asked, what runs instead and why; names the replacement
 };
 
 enum class AttentionBackendChoice : std::uint8_t { kAuto, kCpuUnified, kCpuSplit };
@@ -25,32 +25,32 @@ enum class LoadFormat : std::uint8_t { kAuto, kSafetensors, kDummy };
 // What --compilation-config, -O and the capture flags ask for, in vLLM's words. Which mode runs is decided against the attention
 // backend's row when graphs are set up.
 struct GraphRequest {
-  std::string mode;                             // "": none asked for; else NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FULL_AND_PIECEWISE
-  std::vector<std::int32_t> capture_sizes;      // sorted, distinct; empty: derived
-  std::optional<std::int32_t> max_capture_size; // nullopt: derived
-  std::optional<std::int32_t> num_warmups;      // nullopt: the default
+  std::string mode;                              // "": none asked for; else NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FULL_AND_PIECEWISE
+  std::vector<std::int32_t> capture_sizes;       // sorted, distinct; empty: derived
+  std::optional<std::int32_t> max_capture_size;  // nullopt: derived
+  std::optional<std::int32_t> num_warmups;       // nullopt: the default
 };
 
 // Model, numerics and memory.
 struct EngineSettings {
-  std::string model_dir;                 // resolved folder
-  std::string model_arg;                 // as given
+  std::string model_dir;  // resolved folder
+  std::string model_arg;  // as given
   std::string tokenizer_dir;
   LoadFormat load_format = LoadFormat::kAuto;
-  bool relaxed_unused_tensors = false;   // --relaxed unused-tensors
-  std::vector<std::string> relaxed;      // as given, for the banner
-  DType dtype = DType::kBF16;            // weights (and activations' storage) after loading
-  DType kv_dtype = DType::kBF16;         // KV cache
+  bool relaxed_unused_tensors = false;  // --relaxed unused-tensors
+  std::vector<std::string> relaxed;     // as given, for the banner
+  DType dtype = DType::kBF16;           // weights (and activations' storage) after loading
+  DType kv_dtype = DType::kBF16;        // KV cache
   std::uint64_t seed = 0;
-  std::int64_t kv_cache_bytes = 0;       // KV pool size on this device (from --kv-cache-memory-bytes or the CPU rule)
+  std::int64_t kv_cache_bytes = 0;  // KV pool size on this device (from --kv-cache-memory-bytes or the CPU rule)
   std::optional<std::int32_t> num_blocks_override;
   AttentionBackendChoice attention_backend = AttentionBackendChoice::kAuto;
-  std::int32_t num_threads = 0;          // CPU compute threads; >= 1
-  SchedulerConfig scheduler;             // num_blocks is filled from kv_cache_bytes when the pool is made
+  std::int32_t num_threads = 0;  // CPU compute threads; >= 1
+  SchedulerConfig scheduler;     // num_blocks is filled from kv_cache_bytes when the pool is made
   bool enforce_eager = false;
   GraphRequest graph;
-  std::string cpu_isa = "auto";          // QUIRE_CPU_ISA: auto, or the widest instruction set that kernels may use
-  std::int32_t max_logprobs = 20;        // -1: whole vocabulary
+  std::string cpu_isa = "auto";    // QUIRE_CPU_ISA: auto, or the widest instruction set that kernels may use
+  std::int32_t max_logprobs = 20;  // -1: whole vocabulary
   std::int32_t max_queue = 4096;
   double request_timeout_seconds = 0;
 };
@@ -65,16 +65,16 @@ struct ApiSettings {
   bool enable_prompt_tokens_details = false;
   bool enable_force_include_usage = false;
   bool enable_tokenizer_info = false;
-  model::GenerationDefaults defaults;             // from generation_config.json, --generation-config, --override-generation-config
-  std::int32_t max_prompts_per_request = 1024;    // list prompts x n in one body
+  model::GenerationDefaults defaults;           // from generation_config.json, --generation-config, --override-generation-config
+  std::int32_t max_prompts_per_request = 1024;  // list prompts x n in one body
   std::int32_t max_stop_strings = 64;
   std::int32_t max_n = 128;
 };
 
 struct HttpSettings {
-  std::string host;                       // empty: all interfaces
-  std::uint16_t port = 8000;              // 0: any free port (printed)
-  std::string uds;                        // Unix socket path instead of host and port
+  std::string host;           // empty: all interfaces
+  std::uint16_t port = 8000;  // 0: any free port (printed)
+  std::string uds;            // Unix socket path instead of host and port
   std::vector<std::string> api_keys;
   std::vector<std::string> cors_origins{"*"}, cors_methods{"*"}, cors_headers{"*"};
   bool cors_credentials = false;
@@ -82,15 +82,15 @@ struct HttpSettings {
   std::int32_t max_connections = 4096;
   std::int32_t keep_alive_seconds = 5;
   std::int32_t header_timeout_seconds = 30;
-  std::int32_t write_timeout_seconds = 120;       // a client that never reads
-  std::int32_t shutdown_timeout_seconds = 30;     // drain bound after SIGTERM
+  std::int32_t write_timeout_seconds = 120;    // a client that never reads
+  std::int32_t shutdown_timeout_seconds = 30;  // drain bound after SIGTERM
   std::int32_t io_threads = 1, tokenizer_threads = 1;
   bool access_log = true;
   bool request_id_headers = false;
   bool server_load_tracking = false;
   bool log_requests = false;
   bool log_stats = true;
-  double log_stats_interval_seconds = 10;         // VLLM_LOG_STATS_INTERVAL
+  double log_stats_interval_seconds = 10;  // VLLM_LOG_STATS_INTERVAL
   std::string root_path;
 };
 

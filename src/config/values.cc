@@ -40,7 +40,8 @@ std::optional<std::int64_t> scaled_decimal(std::string_view text, std::int64_t s
     return whole ? checked_mul(*whole, scale) : std::nullopt;
   }
   const std::string_view fraction = text.substr(point + 1);
-  if (fraction.empty() || fraction.size() > 12 || !std::all_of(fraction.begin(), fraction.end(), [](char c) { return c >= '0' && c <= '9'; })) return std::nullopt;
+  if (fraction.empty() || fraction.size() > 12 || !std::all_of(fraction.begin(), fraction.end(), [](char c) { return c >= '0' && c <= '9'; }))
+    return std::nullopt;
   const auto whole = plain_integer(text.substr(0, point));
   const auto part = plain_integer(fraction);
   if (!whole || !part || *whole < 0 || text.front() == '-') return std::nullopt;
@@ -82,7 +83,8 @@ std::string range_text(std::string_view allowed) {
 bool value_fits(const FlagRow& row, std::string_view text) {
   switch (row.kind) {
     case ValueKind::kBool: return parse_bool(text).has_value();
-    case ValueKind::kInt: case ValueKind::kIntList: {
+    case ValueKind::kInt:
+    case ValueKind::kIntList: {
       if (is_word(row.words, text)) return true;
       const auto value = parse_integer(text);
       const IntRange range = int_range(row.allowed);
@@ -93,9 +95,11 @@ bool value_fits(const FlagRow& row, std::string_view text) {
       const NumberRange range = number_range(row.allowed);
       return value && *value >= range.lo && *value <= range.hi;
     }
-    case ValueKind::kChoice: case ValueKind::kText: case ValueKind::kTextList:
-      return !text.empty() && (row.allowed.empty() || is_word(row.allowed, text));
-    case ValueKind::kJson: case ValueKind::kJsonTextList: return true;
+    case ValueKind::kChoice:
+    case ValueKind::kText:
+    case ValueKind::kTextList: return !text.empty() && (row.allowed.empty() || is_word(row.allowed, text));
+    case ValueKind::kJson:
+    case ValueKind::kJsonTextList: return true;
   }
   return false;
 }
@@ -140,11 +144,14 @@ std::string allowed_text(const FlagRow& row) {
   std::string out;
   switch (row.kind) {
     case ValueKind::kBool: return "true or false";
-    case ValueKind::kInt: case ValueKind::kIntList: out = "integer" + range_text(row.allowed); break;
+    case ValueKind::kInt:
+    case ValueKind::kIntList: out = "integer" + range_text(row.allowed); break;
     case ValueKind::kFloat: out = "number" + range_text(row.allowed); break;
     case ValueKind::kJson: return "JSON object";
     case ValueKind::kJsonTextList: return "list of strings, as JSON or as they are";
-    case ValueKind::kChoice: case ValueKind::kText: case ValueKind::kTextList:
+    case ValueKind::kChoice:
+    case ValueKind::kText:
+    case ValueKind::kTextList:
       if (row.allowed.empty()) return "text";
       out = "one of";
       for (std::string_view word : split_words(row.allowed)) out += (out == "one of" ? " " : ", ") + std::string(word);

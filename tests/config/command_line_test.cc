@@ -28,7 +28,8 @@ TEST(Values, HumanReadableIntegers) {
   EXPECT_EQ(parse_integer("2G"), std::int64_t{2} << 30);
   EXPECT_EQ(parse_integer("0.5M"), 512 * 1024);
   EXPECT_EQ(parse_integer("-1"), -1);
-  for (const char* bad : {"", "k", "1kk", "1.0001k", "1.", "1.5", "0x10", "1e3", " 1", "1 ", "+1", "--1", "-1.5k", "9223372036854775808", "9223372036854775807k", "99999999T", "1.0000000000001T", "\xff"}) {
+  for (const char* bad : {"", "k", "1kk", "1.0001k", "1.", "1.5", "0x10", "1e3", " 1", "1 ", "+1", "--1", "-1.5k", "9223372036854775808",
+                          "9223372036854775807k", "99999999T", "1.0000000000001T", "\xff"}) {
     EXPECT_EQ(parse_integer(bad), std::nullopt) << bad;
   }
 }
@@ -80,14 +81,15 @@ TEST(Spelling, Lists) {
 }
 
 TEST(Spelling, OptimisationLevelInAllForms) {
-  for (const char* line : {"M -O3", "M -O 3", "M -O=3", "M -O.level 3", "M -O.level=3", "M -O '{\"level\":3}'", "M -O{\"level\":3}", "M --compilation-config 3",
-                           "M --compilation_config.level 3", "M -cc.level=3"}) {
+  for (const char* line : {"M -O3", "M -O 3", "M -O=3", "M -O.level 3", "M -O.level=3", "M -O '{\"level\":3}'", "M -O{\"level\":3}",
+                           "M --compilation-config 3", "M --compilation_config.level 3", "M -cc.level=3"}) {
     EXPECT_EQ(compilation(line), "{\"level\":3}") << line;
   }
 }
 
 TEST(Spelling, DottedKeysMerge) {
-  EXPECT_EQ(compilation("M -O.cudagraph_mode NONE -cc.pass_config.enable_fusion true"), "{\"cudagraph_mode\":\"NONE\",\"pass_config\":{\"enable_fusion\":true}}");
+  EXPECT_EQ(compilation("M -O.cudagraph_mode NONE -cc.pass_config.enable_fusion true"),
+            "{\"cudagraph_mode\":\"NONE\",\"pass_config\":{\"enable_fusion\":true}}");
   EXPECT_EQ(compilation("M -cc '{\"level\":1}' -cc.level 2"), "{\"level\":2}");
   EXPECT_EQ(compilation("M -cc.cudagraph_capture_sizes+ 1,2 -cc.cudagraph_capture_sizes+ 4"), "{\"cudagraph_capture_sizes\":[1,2,4]}");
   EXPECT_THAT(options_of("M -cc '{\"level\":1}' -cc.level 2").notes()[0].text, HasSubstr("'level' given more than once"));
@@ -117,70 +119,65 @@ class BadLines : public ::testing::TestWithParam<BadLine> {};
 
 TEST_P(BadLines, NameTheFlagAndWhatIsAllowed) { EXPECT_THAT(error_of(GetParam().line), HasSubstr(GetParam().message)) << GetParam().line; }
 
-INSTANTIATE_TEST_SUITE_P(Table, BadLines, ::testing::Values(
-    BadLine{"serve M --max-model-length 9", "'--max-model-length': unknown flag (did you mean '--max-model-len'?)"},
-    BadLine{"serve M --enable-prefix-cache", "did you mean '--enable-prefix-caching'"},
-    BadLine{"serve M -tpp 2", "'-tpp': unknown flag"},
-    BadLine{"serve M --port", "--port: needs a value: integer from 0 to 65535"},
-    BadLine{"serve M --port --host h", "--port: needs a value"},
-    BadLine{"serve M --port 65536", "--port '65536': must be integer from 0 to 65535"},
-    BadLine{"serve M --port -1", "--port '-1': must be"},
-    BadLine{"serve M --port eight", "--port 'eight': must be"},
-    BadLine{"serve M --dtype float61", "--dtype 'float61': must be one of auto, half, float16, bfloat16, float, float32 (did you mean 'float16'?)"},
-    BadLine{"serve M --scheduling-policy lifo", "must be one of fcfs, priority"},
-    BadLine{"serve M --gpu-memory-utilization 1.5", "--gpu-memory-utilization '1.5': must be number from 0 to 1"},
-    BadLine{"serve M --gpu-memory-utilization nan", "must be number"},
-    BadLine{"serve M --request-timeout -1", "--request-timeout '-1': must be"},
-    BadLine{"serve M --max-num-seqs 0", "--max-num-seqs '0'"},
-    BadLine{"serve M --compilation-config {", "must be a JSON object"},
-    BadLine{"serve M --compilation-config [1]", "must be a JSON object"},
-    BadLine{"serve M --allowed-origins [1]", "must be a JSON list of strings"},
-    BadLine{"serve M --relaxed kv-scale", "did you mean 'kv-scales'"},
-    BadLine{"serve M --prompt x", "--prompt: belongs to `quire run`"},
-    BadLine{"run M", "--prompt is missing"},
-    BadLine{"run M --prompt x --port 1", "--port: belongs to `quire serve`"},
-    BadLine{"serv M", "'serv': unknown command"},
-    BadLine{"chat M", "quire chat: not built yet"},
-    BadLine{"--version x", "takes only --json"},
-    BadLine{"serve M --served-model-name", "--served-model-name: needs a value"},
-    BadLine{"serve ''", "MODEL is empty"},
-    BadLine{"serve M --tensor-parallel-size 2", "--tensor-parallel-size '2': more than one rank: not built yet"},
-    BadLine{"serve M -tp 2", "-tp '2': more than one rank: not built yet"},
-    BadLine{"serve M --quantization fp8", "quantised weights: not built yet"},
-    BadLine{"serve M -q awq", "quantised weights: not built yet"},
-    BadLine{"serve M --kv-cache-dtype fp8", "--kv-cache-dtype 'fp8': a quantised KV cache: not built yet"},
-    BadLine{"serve M --kv-cache-dtype fp8_e5m2", "not built yet"},
-    BadLine{"serve M --speculative-config {\"method\":\"ngram\"}", "speculative decoding: not built yet"},
-    BadLine{"serve M --enable-lora", "LoRA adapters: not built yet"},
-    BadLine{"serve M --max-decode-gap-ms 20", "a bounded decode gap: not built yet"},
-    BadLine{"serve M --load-format gguf", "this weight format: not built yet"},
-    BadLine{"serve M --ssl-keyfile k", "TLS"},
-    BadLine{"serve M --tool-call-parser hermes", "tool calls: not built yet"},
-    BadLine{"serve M --device cuda", "this device: not built yet"},
-    BadLine{"serve M --logprobs-mode raw_logits", "not built yet"}));
+INSTANTIATE_TEST_SUITE_P(
+    Table, BadLines,
+    ::testing::Values(
+        BadLine{"serve M --max-model-length 9", "'--max-model-length': unknown flag (did you mean '--max-model-len'?)"},
+        BadLine{"serve M --enable-prefix-cache", "did you mean '--enable-prefix-caching'"}, BadLine{"serve M -tpp 2", "'-tpp': unknown flag"},
+        BadLine{"serve M --port", "--port: needs a value: integer from 0 to 65535"}, BadLine{"serve M --port --host h", "--port: needs a value"},
+        BadLine{"serve M --port 65536", "--port '65536': must be integer from 0 to 65535"}, BadLine{"serve M --port -1", "--port '-1': must be"},
+        BadLine{"serve M --port eight", "--port 'eight': must be"},
+        BadLine{"serve M --dtype float61",
+                "--dtype 'float61': must be one of auto, half, float16, bfloat16, float, float32 (did you mean 'float16'?)"},
+        BadLine{"serve M --scheduling-policy lifo", "must be one of fcfs, priority"},
+        BadLine{"serve M --gpu-memory-utilization 1.5", "--gpu-memory-utilization '1.5': must be number from 0 to 1"},
+        BadLine{"serve M --gpu-memory-utilization nan", "must be number"}, BadLine{"serve M --request-timeout -1", "--request-timeout '-1': must be"},
+        BadLine{"serve M --max-num-seqs 0", "--max-num-seqs '0'"}, BadLine{"serve M --compilation-config {", "must be a JSON object"},
+        BadLine{"serve M --compilation-config [1]", "must be a JSON object"},
+        BadLine{"serve M --allowed-origins [1]", "must be a JSON list of strings"}, BadLine{"serve M --relaxed kv-scale", "did you mean 'kv-scales'"},
+        BadLine{"serve M --prompt x", "--prompt: belongs to `quire run`"}, BadLine{"run M", "--prompt is missing"},
+        BadLine{"run M --prompt x --port 1", "--port: belongs to `quire serve`"}, BadLine{"serv M", "'serv': unknown command"},
+        BadLine{"chat M", "quire chat: not built yet"}, BadLine{"--version x", "takes only --json"},
+        BadLine{"serve M --served-model-name", "--served-model-name: needs a value"}, BadLine{"serve ''", "MODEL is empty"},
+        BadLine{"serve M --tensor-parallel-size 2", "--tensor-parallel-size '2': more than one rank: not built yet"},
+        BadLine{"serve M -tp 2", "-tp '2': more than one rank: not built yet"},
+        BadLine{"serve M --quantization fp8", "quantised weights: not built yet"}, BadLine{"serve M -q awq", "quantised weights: not built yet"},
+        BadLine{"serve M --kv-cache-dtype fp8", "--kv-cache-dtype 'fp8': a quantised KV cache: not built yet"},
+        BadLine{"serve M --kv-cache-dtype fp8_e5m2", "not built yet"},
+        BadLine{"serve M --speculative-config {\"method\":\"ngram\"}", "speculative decoding: not built yet"},
+        BadLine{"serve M --enable-lora", "LoRA adapters: not built yet"},
+        BadLine{"serve M --max-decode-gap-ms 20", "a bounded decode gap: not built yet"},
+        BadLine{"serve M --load-format gguf", "this weight format: not built yet"}, BadLine{"serve M --ssl-keyfile k", "TLS"},
+        BadLine{"serve M --tool-call-parser hermes", "tool calls: not built yet"}, BadLine{"serve M --device cuda", "this device: not built yet"},
+        BadLine{"serve M --logprobs-mode raw_logits", "not built yet"}));
 
 TEST(Fates, NeutralValuesOfUnbuiltFlagsAreFine) {
   const Options options = options_of(
-      "M -tp 1 -pp 1 -dp 1 --enable-lora=false --no-enable-expert-parallel --quantization none --cpu-offload-gb 0.0 --speculative-config {} --stream-interval 1 "
-      "--worker-cls auto --data-parallel-rpc-port 29550 --data-parallel-backend mp --distributed-executor-backend uni --max-loras 1 --max-decode-gap-ms 0");
+      "M -tp 1 -pp 1 -dp 1 --enable-lora=false --no-enable-expert-parallel --quantization none --cpu-offload-gb 0.0 --speculative-config {} "
+      "--stream-interval 1 "
+      "--worker-cls auto --data-parallel-rpc-port 29550 --data-parallel-backend mp --distributed-executor-backend uni --max-loras 1 "
+      "--max-decode-gap-ms 0");
   EXPECT_THAT(options.notes(), IsEmpty());
 }
 
 TEST(Fates, AllProblemsAtOnce) {
   const std::string error = error_of("serve M --port 99999 --dtype x --prot 1 --enable-lora --max-num-seqs");
   EXPECT_THAT(error, HasSubstr("5 problems:"));
-  for (const char* part : {"--port '99999'", "--dtype 'x'", "'--prot': unknown flag", "--enable-lora", "--max-num-seqs: needs a value"}) EXPECT_THAT(error, HasSubstr(part));
+  for (const char* part : {"--port '99999'", "--dtype 'x'", "'--prot': unknown flag", "--enable-lora", "--max-num-seqs: needs a value"})
+    EXPECT_THAT(error, HasSubstr(part));
 }
 
 TEST(Fates, SecretsAreNeverShown) {
   const Options options = options_of("M --api-key s3cret --hf-token tok3n");
-  for (const auto& [name, value] : options.non_default_args()) EXPECT_THAT(value, ::testing::Not(::testing::AnyOf(HasSubstr("s3cret"), HasSubstr("tok3n")))) << name;
+  for (const auto& [name, value] : options.non_default_args())
+    EXPECT_THAT(value, ::testing::Not(::testing::AnyOf(HasSubstr("s3cret"), HasSubstr("tok3n")))) << name;
 }
 
 TEST(Fates, NonDefaultArgsLeaveDefaultsOut) {
   using Pair = std::pair<std::string, std::string>;
   EXPECT_THAT(options_of("M --port 8000 --max-num-seqs 4 --served-model-name a b -cc.level 0 --api-key k").non_default_args(),
-              ElementsAre(Pair{"model", "M"}, Pair{"served-model-name", "a b"}, Pair{"max-num-seqs", "4"}, Pair{"compilation-config", "{\"level\":0}"}, Pair{"api-key", "***"}));
+              ElementsAre(Pair{"model", "M"}, Pair{"served-model-name", "a b"}, Pair{"max-num-seqs", "4"},
+                          Pair{"compilation-config", "{\"level\":0}"}, Pair{"api-key", "***"}));
 }
 
 TEST(Commands, RunTakesSamplingFlags) {

@@ -4,8 +4,8 @@
 
 #include <boost/json/serialize.hpp>
 
-#include "kit/temp_dir.h"
 #include "kit.h"
+#include "kit/temp_dir.h"
 
 namespace quire::config {
 namespace {
@@ -52,7 +52,8 @@ TEST(ConfigFile, ValuesOfEveryKind) {
 }
 
 TEST(ConfigFile, TheCommandLineWins) {
-  const Options options = read("port: 1\nmodel: file\nhost: h\nserved-model-name: [a]\nenforce-eager: true\n", "M --port 2 --served-model-name b --no-enforce-eager");
+  const Options options =
+      read("port: 1\nmodel: file\nhost: h\nserved-model-name: [a]\nenforce-eager: true\n", "M --port 2 --served-model-name b --no-enforce-eager");
   EXPECT_EQ(options.model(), "M");
   EXPECT_EQ(options.integer("port"), 2);
   EXPECT_EQ(options.text("host"), "h");
@@ -71,30 +72,24 @@ struct BadFile {
 };
 class BadFiles : public ::testing::TestWithParam<BadFile> {};
 TEST_P(BadFiles, SayWhere) { EXPECT_THAT(error(GetParam().text), HasSubstr(GetParam().message)) << GetParam().text; }
-INSTANTIATE_TEST_SUITE_P(Table, BadFiles, ::testing::Values(
-    BadFile{"host: h\nprot: 1\n", "line 2: unknown key 'prot' (did you mean 'port'?)"},
-    BadFile{"port: 70000\n", "line 1: port '70000': must be integer from 0 to 65535"},
-    BadFile{"port: [1, 2]\n", "port: must be integer from 0 to 65535, not a list"},
-    BadFile{"port: {a: 1}\n", "not a map"},
-    BadFile{"port:\n", "port: has no value"},
-    BadFile{"port: 1\nport: 2\n", "key 'port' is given twice"},
-    BadFile{"max-num-seqs: 1\nmax_num_seqs: 2\n", "given twice (as --max-num-seqs)"},
-    BadFile{"- port\n", "must be `key: value` lines"},
-    BadFile{"just words\n", "must be `key: value` lines"},
-    BadFile{"port: 1\n---\nport: 2\n", "only one document"},
-    BadFile{"port: &a 1\nhost: *a\n", "anchors and tags are not allowed"},
-    BadFile{"port: !!int 1\n", "anchors and tags are not allowed"},
-    BadFile{"host: *x\n", "aliases are not allowed"},
-    BadFile{"port: 'unterminated\n", "line"},
-    BadFile{"config: other.yaml\n", "not allowed in a configuration file"},
-    BadFile{"prompt: x\n", "not a flag of this command"},
-    BadFile{"? [a]\n: b\n", "keys must be plain words"},
-    BadFile{"enforce-eager: maybe\n", "enforce-eager 'maybe': must be true or false"},
-    BadFile{"served-model-name: [[a]]\n", "list items must be single values"},
-    BadFile{"served-model-name: []\n", "the list is empty"},
-    BadFile{"tensor-parallel-size: 2\n", "more than one rank: not built yet"},
-    BadFile{"compilation-config: [[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]\n", "nested deeper than 16 levels"},
-    BadFile{"host: \"\\xff\xff\"\n", "line"}));
+INSTANTIATE_TEST_SUITE_P(
+    Table, BadFiles,
+    ::testing::Values(BadFile{"host: h\nprot: 1\n", "line 2: unknown key 'prot' (did you mean 'port'?)"},
+                      BadFile{"port: 70000\n", "line 1: port '70000': must be integer from 0 to 65535"},
+                      BadFile{"port: [1, 2]\n", "port: must be integer from 0 to 65535, not a list"}, BadFile{"port: {a: 1}\n", "not a map"},
+                      BadFile{"port:\n", "port: has no value"}, BadFile{"port: 1\nport: 2\n", "key 'port' is given twice"},
+                      BadFile{"max-num-seqs: 1\nmax_num_seqs: 2\n", "given twice (as --max-num-seqs)"},
+                      BadFile{"- port\n", "must be `key: value` lines"}, BadFile{"just words\n", "must be `key: value` lines"},
+                      BadFile{"port: 1\n---\nport: 2\n", "only one document"}, BadFile{"port: &a 1\nhost: *a\n", "anchors and tags are not allowed"},
+                      BadFile{"port: !!int 1\n", "anchors and tags are not allowed"}, BadFile{"host: *x\n", "aliases are not allowed"},
+                      BadFile{"port: 'unterminated\n", "line"}, BadFile{"config: other.yaml\n", "not allowed in a configuration file"},
+                      BadFile{"prompt: x\n", "not a flag of this command"}, BadFile{"? [a]\n: b\n", "keys must be plain words"},
+                      BadFile{"enforce-eager: maybe\n", "enforce-eager 'maybe': must be true or false"},
+                      BadFile{"served-model-name: [[a]]\n", "list items must be single values"},
+                      BadFile{"served-model-name: []\n", "the list is empty"},
+                      BadFile{"tensor-parallel-size: 2\n", "more than one rank: not built yet"},
+                      BadFile{"compilation-config: [[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]\n", "nested deeper than 16 levels"},
+                      BadFile{"host: \"\\xff\xff\"\n", "line"}));
 
 TEST(ConfigFile, MissingAndHuge) {
   EXPECT_THAT(test::error_of("serve M --config nowhere.yaml"), HasSubstr("--config: nowhere.yaml"));

@@ -42,27 +42,48 @@ TEST(Table, EveryRowIsSound) {
 // Every flag of vLLM's engine and front end, old and new: each must have a row, whatever its fate.
 TEST(Table, HoldsEveryFlagOfVllm) {
   const std::string all =
-      "--model --served-model-name --tokenizer --tokenizer-mode --tokenizer-revision --skip-tokenizer-init --trust-remote-code --revision --code-revision --hf-token --hf-config-path "
-      "--hf-overrides --dtype --quantization -q --max-model-len --seed --load-format --download-dir --model-loader-extra-config --ignore-patterns --safetensors-load-strategy "
-      "--use-tqdm-on-load --generation-config --override-generation-config --max-logprobs --logprobs-mode --enforce-eager --disable-sliding-window --disable-cascade-attn "
-      "--enable-prompt-embeds --enable-sleep-mode --logits-processor-pattern --logits-processors --tensor-parallel-size -tp --pipeline-parallel-size -pp --data-parallel-size -dp "
-      "--data-parallel-size-local -dpl --data-parallel-rank -dpn --data-parallel-start-rank -dpr --data-parallel-address -dpa --data-parallel-rpc-port -dpp --data-parallel-backend -dpb "
-      "--data-parallel-hybrid-lb -dph --data-parallel-external-lb -dpe --decode-context-parallel-size -dcp --prefill-context-parallel-size -pcp --enable-expert-parallel -ep --enable-eplb "
-      "--all2all-backend --nnodes --node-rank --master-addr --master-port --distributed-executor-backend --disable-custom-all-reduce --max-parallel-loading-workers --worker-cls "
-      "--worker-extension-cls --block-size --gpu-memory-utilization --kv-cache-memory-bytes --kv-cache-dtype --calculate-kv-scales --num-gpu-blocks-override --enable-prefix-caching "
-      "--prefix-caching-hash-algo --cpu-offload-gb --kv-offloading-size --kv-offloading-backend --max-num-batched-tokens --max-num-seqs --enable-chunked-prefill "
-      "--long-prefill-token-threshold --max-num-partial-prefills --max-long-partial-prefills --scheduling-policy --async-scheduling --stream-interval --scheduler-cls "
-      "--disable-hybrid-kv-cache-manager --scheduler-reserve-full-isl --attention-backend --attention-config -ac --compilation-config -cc --optimization-level --cudagraph-capture-sizes "
-      "--max-cudagraph-capture-size --cuda-graph-sizes --performance-mode --speculative-config --kv-transfer-config --kv-events-config --ec-transfer-config --structured-outputs-config "
-      "--reasoning-parser --enable-lora --max-loras --max-lora-rank --lora-dtype --lora-modules --limit-mm-per-prompt --mm-processor-kwargs --mm-processor-cache-gb --skip-mm-profiling "
-      "--disable-log-stats --show-hidden-metrics-for-version --otlp-traces-endpoint --collect-detailed-traces --kv-cache-metrics --cudagraph-metrics --enable-mfu-metrics "
-      "--enable-log-requests --additional-config --host --port --uds --api-key --uvicorn-log-level --disable-uvicorn-access-log --disable-access-log-for-endpoints --allowed-origins "
-      "--allowed-methods --allowed-headers --allow-credentials --ssl-keyfile --ssl-certfile --ssl-ca-certs --ssl-cert-reqs --enable-ssl-refresh --root-path --middleware "
-      "--disable-fastapi-docs --enable-request-id-headers --chat-template --chat-template-content-format --trust-request-chat-template --default-chat-template-kwargs --response-role "
-      "--enable-auto-tool-choice --tool-call-parser --tool-parser-plugin --tool-server --exclude-tools-when-tool-choice-none --return-tokens-as-token-ids --max-log-len "
-      "--enable-prompt-tokens-details --enable-force-include-usage --enable-server-load-tracking --enable-tokenizer-info-endpoint --enable-log-outputs --enable-log-deltas "
-      "--log-error-stack --log-config-file --h11-max-incomplete-event-size --h11-max-header-count --api-server-count -asc --headless --config --shutdown-timeout --fingerprint-mode "
-      "--fingerprint-value --swap-space --max-seq-len-to-capture --disable-log-requests --guided-decoding-backend --task --runner --convert --rope-scaling --rope-theta";
+      "--model --served-model-name --tokenizer --tokenizer-mode --tokenizer-revision --skip-tokenizer-init --trust-remote-code --revision "
+      "--code-revision --hf-token --hf-config-path "
+      "--hf-overrides --dtype --quantization -q --max-model-len --seed --load-format --download-dir --model-loader-extra-config --ignore-patterns "
+      "--safetensors-load-strategy "
+      "--use-tqdm-on-load --generation-config --override-generation-config --max-logprobs --logprobs-mode --enforce-eager --disable-sliding-window "
+      "--disable-cascade-attn "
+      "--enable-prompt-embeds --enable-sleep-mode --logits-processor-pattern --logits-processors --tensor-parallel-size -tp --pipeline-parallel-size "
+      "-pp --data-parallel-size -dp "
+      "--data-parallel-size-local -dpl --data-parallel-rank -dpn --data-parallel-start-rank -dpr --data-parallel-address -dpa "
+      "--data-parallel-rpc-port -dpp --data-parallel-backend -dpb "
+      "--data-parallel-hybrid-lb -dph --data-parallel-external-lb -dpe --decode-context-parallel-size -dcp --prefill-context-parallel-size -pcp "
+      "--enable-expert-parallel -ep --enable-eplb "
+      "--all2all-backend --nnodes --node-rank --master-addr --master-port --distributed-executor-backend --disable-custom-all-reduce "
+      "--max-parallel-loading-workers --worker-cls "
+      "--worker-extension-cls --block-size --gpu-memory-utilization --kv-cache-memory-bytes --kv-cache-dtype --calculate-kv-scales "
+      "--num-gpu-blocks-override --enable-prefix-caching "
+      "--prefix-caching-hash-algo --cpu-offload-gb --kv-offloading-size --kv-offloading-backend --max-num-batched-tokens --max-num-seqs "
+      "--enable-chunked-prefill "
+      "--long-prefill-token-threshold --max-num-partial-prefills --max-long-partial-prefills --scheduling-policy --async-scheduling "
+      "--stream-interval --scheduler-cls "
+      "--disable-hybrid-kv-cache-manager --scheduler-reserve-full-isl --attention-backend --attention-config -ac --compilation-config -cc "
+      "--optimization-level --cudagraph-capture-sizes "
+      "--max-cudagraph-capture-size --cuda-graph-sizes --performance-mode --speculative-config --kv-transfer-config --kv-events-config "
+      "--ec-transfer-config --structured-outputs-config "
+      "--reasoning-parser --enable-lora --max-loras --max-lora-rank --lora-dtype --lora-modules --limit-mm-per-prompt --mm-processor-kwargs "
+      "--mm-processor-cache-gb --skip-mm-profiling "
+      "--disable-log-stats --show-hidden-metrics-for-version --otlp-traces-endpoint --collect-detailed-traces --kv-cache-metrics --cudagraph-metrics "
+      "--enable-mfu-metrics "
+      "--enable-log-requests --additional-config --host --port --uds --api-key --uvicorn-log-level --disable-uvicorn-access-log "
+      "--disable-access-log-for-endpoints --allowed-origins "
+      "--allowed-methods --allowed-headers --allow-credentials --ssl-keyfile --ssl-certfile --ssl-ca-certs --ssl-cert-reqs --enable-ssl-refresh "
+      "--root-path --middleware "
+      "--disable-fastapi-docs --enable-request-id-headers --chat-template --chat-template-content-format --trust-request-chat-template "
+      "--default-chat-template-kwargs --response-role "
+      "--enable-auto-tool-choice --tool-call-parser --tool-parser-plugin --tool-server --exclude-tools-when-tool-choice-none "
+      "--return-tokens-as-token-ids --max-log-len "
+      "--enable-prompt-tokens-details --enable-force-include-usage --enable-server-load-tracking --enable-tokenizer-info-endpoint "
+      "--enable-log-outputs --enable-log-deltas "
+      "--log-error-stack --log-config-file --h11-max-incomplete-event-size --h11-max-header-count --api-server-count -asc --headless --config "
+      "--shutdown-timeout --fingerprint-mode "
+      "--fingerprint-value --swap-space --max-seq-len-to-capture --disable-log-requests --guided-decoding-backend --task --runner --convert "
+      "--rope-scaling --rope-theta";
   for (std::string_view name : split_words(all, ' ')) EXPECT_NE(match_flag(name).row, nullptr) << name;
 }
 
@@ -72,8 +93,10 @@ TEST(Table, FatesHold) {
     if (row->audience == Audience::kRun || row->name == "model" || row->name == "config" || row->name == "help") continue;
     std::string value = "probe";
     if (row->kind == ValueKind::kBool) value = row->fallback == "true" ? "false" : "true";
-    if (row->kind == ValueKind::kChoice || (row->kind != ValueKind::kInt && !row->allowed.empty())) value = std::string(split_words(row->allowed).back());
-    if (row->kind == ValueKind::kInt || row->kind == ValueKind::kIntList) value = std::to_string(std::max<std::int64_t>(int_range(row->allowed).lo, 0) + 1);
+    if (row->kind == ValueKind::kChoice || (row->kind != ValueKind::kInt && !row->allowed.empty()))
+      value = std::string(split_words(row->allowed).back());
+    if (row->kind == ValueKind::kInt || row->kind == ValueKind::kIntList)
+      value = std::to_string(std::max<std::int64_t>(int_range(row->allowed).lo, 0) + 1);
     if (row->kind == ValueKind::kFloat) value = "0.25";
     if (row->kind == ValueKind::kJson) value = "{\"a\":1}";
     if (value == row->fallback) value = "2";
@@ -124,24 +147,28 @@ TEST(Documents, CannotBeWrittenNowhere) {
 }
 
 ResolvedConfig example() {
-  return test::resolved("gsm-tiny --max-num-seqs 8 --kv-cache-memory-bytes 64M --swap-space 4 --api-key s3cret --port 0 --async-scheduling --relaxed unused-tensors --attention-backend cpu_split --enforce-eager");
+  return test::resolved(
+      "gsm-tiny --max-num-seqs 8 --kv-cache-memory-bytes 64M --swap-space 4 --api-key s3cret --port 0 --async-scheduling --relaxed unused-tensors "
+      "--attention-backend cpu_split --enforce-eager");
 }
 
 TEST(Banner, Golden) {
-  EXPECT_EQ(banner(example(), "0.1.0"),
-            "quire 0.1.0, device cpu, 8 threads, instruction set auto\n"
-            "model      gsm-tiny: LlamaForCausalLM, 6 layers, hidden 256, heads 4/2 x 64, vocabulary 576\n"
-            "weights    bfloat16 (checkpoint bfloat16), load format auto\n"
-            "KV cache   bfloat16, 1365 blocks of 16 tokens, 64.000 MiB, prefix caching on\n"
-            "limits     2048 tokens per request (maximum concurrency 10.66x), step of 2048 tokens and 8 sequences, queue 4096\n"
-            "scheduler  fcfs, chunked prefill on, steps in flight 2\n"
-            "attention  CPU_SPLIT, graphs NONE\n"
-            "server     all interfaces, port any free, 1 API key\n"
-            "RELAXED    unused-tensors\n"
-            "arguments  model=gsm-tiny relaxed=unused-tensors kv-cache-memory-bytes=64M swap-space=4 max-num-seqs=8 async-scheduling=true attention-backend=cpu_split enforce-eager=true "
-            "port=0 api-key=***\n"
-            "warning    --swap-space has no effect: preempted requests are recomputed, never swapped; --kv-cache-memory-bytes makes preemption rarer\n"
-            "warning    --relaxed unused-tensors: a refusal of this name becomes a warning\n");
+  EXPECT_EQ(
+      banner(example(), "0.1.0"),
+      "quire 0.1.0, device cpu, 8 threads, instruction set auto\n"
+      "model      gsm-tiny: LlamaForCausalLM, 6 layers, hidden 256, heads 4/2 x 64, vocabulary 576\n"
+      "weights    bfloat16 (checkpoint bfloat16), load format auto\n"
+      "KV cache   bfloat16, 1365 blocks of 16 tokens, 64.000 MiB, prefix caching on\n"
+      "limits     2048 tokens per request (maximum concurrency 10.66x), step of 2048 tokens and 8 sequences, queue 4096\n"
+      "scheduler  fcfs, chunked prefill on, steps in flight 2\n"
+      "attention  CPU_SPLIT, graphs NONE\n"
+      "server     all interfaces, port any free, 1 API key\n"
+      "RELAXED    unused-tensors\n"
+      "arguments  model=gsm-tiny relaxed=unused-tensors kv-cache-memory-bytes=64M swap-space=4 max-num-seqs=8 async-scheduling=true "
+      "attention-backend=cpu_split enforce-eager=true "
+      "port=0 api-key=***\n"
+      "warning    --swap-space has no effect: preempted requests are recomputed, never swapped; --kv-cache-memory-bytes makes preemption rarer\n"
+      "warning    --relaxed unused-tensors: a refusal of this name becomes a warning\n");
 }
 
 TEST(PrintConfig, TextAndJsonAgreeAndHideKeys) {

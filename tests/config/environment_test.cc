@@ -27,8 +27,16 @@ std::string error(const EnvVariables& variables) {
 }
 
 TEST(Environment, TypedValues) {
-  const Environment env = read({{"QUIRE_LOG_LEVEL", "debug"}, {"QUIRE_NUM_THREADS", "4"}, {"QUIRE_CPU_ISA", "avx2"}, {"VLLM_API_KEY", "k"}, {"VLLM_ALLOW_LONG_MAX_MODEL_LEN", "1"},
-                                {"VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "7"}, {"VLLM_LOG_STATS_INTERVAL", "0.5"}, {"VLLM_CPU_KVCACHE_SPACE", "3"}, {"PATH", "x"}, {"HF_HOME", "/x"}});
+  const Environment env = read({{"QUIRE_LOG_LEVEL", "debug"},
+                                {"QUIRE_NUM_THREADS", "4"},
+                                {"QUIRE_CPU_ISA", "avx2"},
+                                {"VLLM_API_KEY", "k"},
+                                {"VLLM_ALLOW_LONG_MAX_MODEL_LEN", "1"},
+                                {"VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "7"},
+                                {"VLLM_LOG_STATS_INTERVAL", "0.5"},
+                                {"VLLM_CPU_KVCACHE_SPACE", "3"},
+                                {"PATH", "x"},
+                                {"HF_HOME", "/x"}});
   EXPECT_EQ(env.log_level, "debug");
   EXPECT_EQ(env.num_threads, 4);
   EXPECT_EQ(env.cpu_isa, "avx2");
@@ -62,7 +70,8 @@ TEST(Environment, BadValuesAreErrorsAndAllAreListed) {
 }
 
 TEST(Environment, OtherEnginesVariablesWarnOnce) {
-  for (const char* name : {"VLLM_USE_V1", "VLLM_ATTENTION_BACKEND", "VLLM_ROCM_USE_AITER", "VLLM_ROCM_USE_AITER_MHA", "VLLM_PORT", "VLLM_SERVICE_HOST", "VLLM_PORT_8000_TCP"}) {
+  for (const char* name : {"VLLM_USE_V1", "VLLM_ATTENTION_BACKEND", "VLLM_ROCM_USE_AITER", "VLLM_ROCM_USE_AITER_MHA", "VLLM_PORT",
+                           "VLLM_SERVICE_HOST", "VLLM_PORT_8000_TCP"}) {
     const Environment env = read({{name, "tcp://10.0.0.1:8000"}});
     ASSERT_THAT(env.notes, SizeIs(1)) << name;
     EXPECT_EQ(env.notes[0].severity, Adjustment::Severity::kWarning);
@@ -83,8 +92,9 @@ TEST(Environment, TableIsSound) {
     EXPECT_TRUE(names.insert(row.name).second) << row.name;
     EXPECT_FALSE(row.text.empty()) << row.name;
   }
-  for (const char* name : {"VLLM_ROCM_USE_AITER_MLA", "VLLM_ROCM_USE_AITER_PAGED_ATTN", "VLLM_ROCM_USE_AITER_UNIFIED_ATTENTION", "VLLM_ROCM_SHUFFLE_KV_CACHE_LAYOUT", "VLLM_ROCM_USE_AITER_LINEAR",
-                           "VLLM_ROCM_USE_AITER_FP8BMM", "VLLM_ROCM_USE_SKINNY_GEMM", "VLLM_ROCM_CUSTOM_PAGED_ATTN", "VLLM_ROCM_QUICK_REDUCE_QUANTIZATION"}) {
+  for (const char* name : {"VLLM_ROCM_USE_AITER_MLA", "VLLM_ROCM_USE_AITER_PAGED_ATTN", "VLLM_ROCM_USE_AITER_UNIFIED_ATTENTION",
+                           "VLLM_ROCM_SHUFFLE_KV_CACHE_LAYOUT", "VLLM_ROCM_USE_AITER_LINEAR", "VLLM_ROCM_USE_AITER_FP8BMM",
+                           "VLLM_ROCM_USE_SKINNY_GEMM", "VLLM_ROCM_CUSTOM_PAGED_ATTN", "VLLM_ROCM_QUICK_REDUCE_QUANTIZATION"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
 }

@@ -9,9 +9,17 @@ std::vector<std::string> words(std::string_view line) {
   std::string word;
   bool quoted = false, open = false;
   for (const char c : line) {
-    if (c == '\'') { quoted = !quoted; open = true; }
-    else if (c == ' ' && !quoted) { if (open) out.push_back(word); word.clear(); open = false; }
-    else { word += c; open = true; }
+    if (c == '\'') {
+      quoted = !quoted;
+      open = true;
+    } else if (c == ' ' && !quoted) {
+      if (open) out.push_back(word);
+      word.clear();
+      open = false;
+    } else {
+      word += c;
+      open = true;
+    }
   }
   if (open) out.push_back(word);
   return out;
@@ -61,8 +69,13 @@ Result<ResolvedConfig> resolve_line(std::string_view line, const World& world) {
   auto environment = read_environment(world.variables);
   if (!environment.ok()) return environment.error();
   const ModelFolders folders{.model_dir = "dir", .tokenizer_dir = "dir", .generation_config_dir = "dir"};
-  return resolve({.options = std::get<ServeCommand>(command.value()).options, .environment = environment.value(), .folders = folders,
-                  .model = world.model, .generation = world.generation, .tokenizer = world.tokenizer, .machine = world.machine});
+  return resolve({.options = std::get<ServeCommand>(command.value()).options,
+                  .environment = environment.value(),
+                  .folders = folders,
+                  .model = world.model,
+                  .generation = world.generation,
+                  .tokenizer = world.tokenizer,
+                  .machine = world.machine});
 }
 
 ResolvedConfig resolved(std::string_view line, const World& world) {

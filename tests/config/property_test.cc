@@ -21,12 +21,42 @@ std::string random_bytes(Rng& rng) {
 }
 
 std::string random_value(Rng& rng, const FlagRow& row) {
-  static const std::vector<std::string> kOdd = {"",   "-1", "0",  "1",     "16",   "2048", "1k", "25.6k", "9223372036854775807", "nan",  "1e308", "true", "{}", "{\"a\":1}", "[1,2]", "auto", "[",
-                                                "--", "-",  "a=b", "\xff", "null", "FULL", "1G", "x.y",   "{\"level\":3}",       "vllm", "0.5",   "none", "é"};
+  static const std::vector<std::string> kOdd = {"",
+                                                "-1",
+                                                "0",
+                                                "1",
+                                                "16",
+                                                "2048",
+                                                "1k",
+                                                "25.6k",
+                                                "9223372036854775807",
+                                                "nan",
+                                                "1e308",
+                                                "true",
+                                                "{}",
+                                                "{\"a\":1}",
+                                                "[1,2]",
+                                                "auto",
+                                                "[",
+                                                "--",
+                                                "-",
+                                                "a=b",
+                                                "\xff",
+                                                "null",
+                                                "FULL",
+                                                "1G",
+                                                "x.y",
+                                                "{\"level\":3}",
+                                                "vllm",
+                                                "0.5",
+                                                "none",
+                                                "é"};
   const auto words = split_words(row.allowed);
   switch (below(rng, 4)) {
     case 0: return random_bytes(rng);
-    case 1: if (!words.empty() && words.front().find("..") == std::string_view::npos) return std::string(words[below(rng, words.size())]); [[fallthrough]];
+    case 1:
+      if (!words.empty() && words.front().find("..") == std::string_view::npos) return std::string(words[below(rng, words.size())]);
+      [[fallthrough]];
     case 2: return std::to_string(below(rng, 5000));
     default: return kOdd[below(rng, kOdd.size())];
   }
@@ -49,8 +79,12 @@ std::vector<std::string> random_line(Rng& rng) {
       default: break;
     }
     if (row.kind != ValueKind::kBool || below(rng, 8) == 0) {
-      if (below(rng, 2) == 0) name += "=" + random_value(rng, row);
-      else { line.push_back(name); name = random_value(rng, row); }
+      if (below(rng, 2) == 0)
+        name += "=" + random_value(rng, row);
+      else {
+        line.push_back(name);
+        name = random_value(rng, row);
+      }
     }
     line.push_back(name);
   }
@@ -83,9 +117,18 @@ TEST(RandomCommandLines, ResolveOrNameWhatIsWrong) {
     if (!command.ok()) {
       error = command.error().message;
     } else if (auto* serve = std::get_if<ServeCommand>(&command.value())) {
-      const auto config = resolve({.options = serve->options, .environment = environment.value(), .folders = folders, .model = world.model,
-                                   .generation = world.generation, .tokenizer = world.tokenizer, .machine = world.machine});
-      if (config.ok()) { ++resolved; expect_sound(config.value(), shown); continue; }
+      const auto config = resolve({.options = serve->options,
+                                   .environment = environment.value(),
+                                   .folders = folders,
+                                   .model = world.model,
+                                   .generation = world.generation,
+                                   .tokenizer = world.tokenizer,
+                                   .machine = world.machine});
+      if (config.ok()) {
+        ++resolved;
+        expect_sound(config.value(), shown);
+        continue;
+      }
       error = config.error().message;
     } else {
       ++resolved;
@@ -102,13 +145,16 @@ TEST(RandomCommandLines, ResolveOrNameWhatIsWrong) {
 TEST(RandomFiles, NeverCrash) {
   Rng rng = ::quire::test::seeded_rng();
   ::quire::test::TempDir dir;
-  const std::string good = "model: m\nport: 1\nserved-model-name: [a, b]\ncompilation-config: {level: 0, pass_config: {x: [1, 2]}}\napi-key:\n  - k\n";
+  const std::string good =
+      "model: m\nport: 1\nserved-model-name: [a, b]\ncompilation-config: {level: 0, pass_config: {x: [1, 2]}}\napi-key:\n  - k\n";
   for (int i = 0; i < 1000; ++i) {
     std::string text = good;
     for (std::size_t n = 1 + below(rng, 4); n > 0; --n) {
       const std::size_t at = below(rng, text.size());
-      if (below(rng, 2) == 0) text[at] = static_cast<char>(below(rng, 256));
-      else text.insert(at, random_bytes(rng));
+      if (below(rng, 2) == 0)
+        text[at] = static_cast<char>(below(rng, 256));
+      else
+        text.insert(at, random_bytes(rng));
     }
     const auto command = parse_command_line(std::vector<std::string>{"serve", "--config", dir.write("c.yaml", text)});
     if (!command.ok()) {

@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kit/temp_dir.h"
 #include "kit.h"
+#include "kit/temp_dir.h"
 
 namespace quire::config {
 namespace {
@@ -32,7 +32,8 @@ World long_world() {
 
 // #25104's line, word for word but for the length.
 constexpr const char* kSeedFlags =
-    "MODEL -tp 1 --max-num-batched-tokens 131072 --max-num-seqs 1024 --max-seq-len-to-capture 16384 --max-model-len LENGTH --swap-space 64 --no-enable-prefix-caching "
+    "MODEL -tp 1 --max-num-batched-tokens 131072 --max-num-seqs 1024 --max-seq-len-to-capture 16384 --max-model-len LENGTH --swap-space 64 "
+    "--no-enable-prefix-caching "
     "--disable-log-requests --disable-uvicorn-access-log --trust-remote-code --gpu-memory-utilization 0.90 -O '{\"compilation_config\":\"FULL\"}'";
 
 std::string seed_line(const std::string& length) {
@@ -51,7 +52,8 @@ TEST(SeedLine25104, ResolvesWithOneWarningForEachFlagWithoutEffect) {
     EXPECT_FALSE(config.engine.scheduler.enable_prefix_caching);
     EXPECT_FALSE(config.http.access_log);
     EXPECT_EQ(config.engine.graph.mode, "");
-    for (const char* flag : {"--max-seq-len-to-capture", "--swap-space", "--disable-log-requests", "--trust-remote-code", "--gpu-memory-utilization", "-O", "VLLM_ROCM_USE_AITER_MHA"}) {
+    for (const char* flag : {"--max-seq-len-to-capture", "--swap-space", "--disable-log-requests", "--trust-remote-code", "--gpu-memory-utilization",
+                             "-O", "VLLM_ROCM_USE_AITER_MHA"}) {
       EXPECT_THAT(warnings_of(config, flag), SizeIs(1)) << flag;
     }
     EXPECT_THAT(warnings_of(config, "-O")[0], HasSubstr("cudagraph_mode"));
@@ -70,17 +72,22 @@ TEST(SeedLine25104, ItsOwnLengthIsTooMuchForTheTinyModel) {
 
 TEST(SeedLine20295, IsRefusedByTheNamesOfWhatIsNotBuilt) {
   const std::string error = resolve_error(
-      "MODEL --tensor-parallel-size 2 --gpu-memory-utilization 0.9 --trust-remote-code --disable-log-requests --block-size 16 --max-model-len 32768 --dtype float16 --quantization fp8 "
-      "--no-enable-prefix-caching --max-num-batched-tokens=8192 --kv-cache-dtype fp8 --compilation-config '{\"full_cuda_graph\":true}'", long_world());
+      "MODEL --tensor-parallel-size 2 --gpu-memory-utilization 0.9 --trust-remote-code --disable-log-requests --block-size 16 --max-model-len 32768 "
+      "--dtype float16 --quantization fp8 "
+      "--no-enable-prefix-caching --max-num-batched-tokens=8192 --kv-cache-dtype fp8 --compilation-config '{\"full_cuda_graph\":true}'",
+      long_world());
   EXPECT_THAT(error, HasSubstr("3 problems:"));
-  for (const char* part : {"--tensor-parallel-size '2': more than one rank: not built yet", "--quantization 'fp8': quantised weights: not built yet", "--kv-cache-dtype 'fp8': a quantised KV cache: not built yet"}) {
+  for (const char* part : {"--tensor-parallel-size '2': more than one rank: not built yet", "--quantization 'fp8': quantised weights: not built yet",
+                           "--kv-cache-dtype 'fp8': a quantised KV cache: not built yet"}) {
     EXPECT_THAT(error, HasSubstr(part));
   }
 }
 
 TEST(SeedLine20295, WithoutThemTheGraphModeIsWhatIsNotBuilt) {
-  EXPECT_THAT(resolve_error("MODEL --max-model-len 32768 --dtype float16 --max-num-batched-tokens=8192 --compilation-config '{\"full_cuda_graph\":true}'", long_world()),
-              HasSubstr("cudagraph_mode FULL: graphs on a CPU: not built yet"));
+  EXPECT_THAT(
+      resolve_error("MODEL --max-model-len 32768 --dtype float16 --max-num-batched-tokens=8192 --compilation-config '{\"full_cuda_graph\":true}'",
+                    long_world()),
+      HasSubstr("cudagraph_mode FULL: graphs on a CPU: not built yet"));
 }
 
 TEST(Dtype, FollowsTheCheckpointUnlessAsked) {
@@ -178,10 +185,12 @@ TEST(Budget, DefaultsAndValidation) {
   EXPECT_EQ(resolved("M --max-num-seqs 2 --max-model-len 100").engine.scheduler.max_num_batched_tokens, 200);
   EXPECT_EQ(resolved("M --max-num-seqs 4096").engine.scheduler.max_num_batched_tokens, 4096);
   EXPECT_EQ(resolved("M --max-num-batched-tokens 64").engine.scheduler.max_num_seqs, 64);
-  EXPECT_THAT(resolve_error("M --max-num-batched-tokens 64 --max-num-seqs 65"), HasSubstr("--max-num-batched-tokens 64: must be at least --max-num-seqs (65)"));
+  EXPECT_THAT(resolve_error("M --max-num-batched-tokens 64 --max-num-seqs 65"),
+              HasSubstr("--max-num-batched-tokens 64: must be at least --max-num-seqs (65)"));
   EXPECT_THAT(resolve_error("M --no-enable-chunked-prefill --max-num-batched-tokens 1024"), HasSubstr("at least --max-model-len (2048)"));
   EXPECT_EQ(resolved("M --no-enable-chunked-prefill --max-num-seqs 1").engine.scheduler.max_num_batched_tokens, 2048);
-  EXPECT_THAT(warnings_of(resolved("M --max-num-batched-tokens 8k --max-num-seqs 2"), "--max-num-batched-tokens"), ElementsAre(HasSubstr("a step never holds that many")));
+  EXPECT_THAT(warnings_of(resolved("M --max-num-batched-tokens 8k --max-num-seqs 2"), "--max-num-batched-tokens"),
+              ElementsAre(HasSubstr("a step never holds that many")));
   EXPECT_EQ(resolved("M --async-scheduling").engine.scheduler.depth, 2);
   EXPECT_EQ(resolved("M --scheduling-policy priority").engine.scheduler.policy, SchedulingPolicy::kPriority);
   EXPECT_THAT(resolve_error("M --long-prefill-token-threshold 2049"), HasSubstr("must be at most --max-model-len"));
@@ -202,17 +211,21 @@ TEST(Attention, BackendByNameInAnyCase) {
 }
 
 TEST(Graphs, RequestedModes) {
-  for (const char* none : {"M -cc.cudagraph_mode NONE", "M -cc.cudagraph_mode none", "M -O '{\"use_cudagraph\":false}'", "M -O0", "M --optimization-level 0", "M --enforce-eager",
-                           "M --enforce-eager -cc.cudagraph_mode FULL", "M -cc.mode NONE", "M -cc.cudagraph_mode 0"}) {
+  for (const char* none :
+       {"M -cc.cudagraph_mode NONE", "M -cc.cudagraph_mode none", "M -O '{\"use_cudagraph\":false}'", "M -O0", "M --optimization-level 0",
+        "M --enforce-eager", "M --enforce-eager -cc.cudagraph_mode FULL", "M -cc.mode NONE", "M -cc.cudagraph_mode 0"}) {
     EXPECT_EQ(resolved(none).engine.graph.mode, "NONE") << none;
   }
   EXPECT_TRUE(resolved("M --enforce-eager").engine.enforce_eager);
-  for (const char* plain : {"M", "M -O3", "M -O.level 3", "M -O.custom_ops+ all", "M -O '{\"full_cuda_graph\":false}'", "M --optimization-level 2"}) EXPECT_EQ(resolved(plain).engine.graph.mode, "") << plain;
+  for (const char* plain : {"M", "M -O3", "M -O.level 3", "M -O.custom_ops+ all", "M -O '{\"full_cuda_graph\":false}'", "M --optimization-level 2"})
+    EXPECT_EQ(resolved(plain).engine.graph.mode, "") << plain;
   for (const char* mode : {"PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"}) {
-    EXPECT_THAT(resolve_error("M -cc.cudagraph_mode " + std::string(mode)), HasSubstr("cudagraph_mode " + std::string(mode) + ": graphs on a CPU: not built yet"));
+    EXPECT_THAT(resolve_error("M -cc.cudagraph_mode " + std::string(mode)),
+                HasSubstr("cudagraph_mode " + std::string(mode) + ": graphs on a CPU: not built yet"));
   }
   EXPECT_THAT(resolve_error("M -O '{\"full_cuda_graph\":true}'"), HasSubstr("not built yet"));
-  EXPECT_THAT(resolve_error("M -O '{\"full_cuda_graph\":true,\"cudagraph_mode\":\"FULL\"}'"), HasSubstr("full_cuda_graph and cudagraph_mode exclude each other"));
+  EXPECT_THAT(resolve_error("M -O '{\"full_cuda_graph\":true,\"cudagraph_mode\":\"FULL\"}'"),
+              HasSubstr("full_cuda_graph and cudagraph_mode exclude each other"));
   EXPECT_THAT(resolve_error("M -cc.cudagraph_mode FUL"), HasSubstr("did you mean 'FULL'"));
   EXPECT_THAT(resolve_error("M -cc.cudagraph_mod FULL"), HasSubstr("unknown key 'cudagraph_mod' (did you mean 'cudagraph_mode'?)"));
   EXPECT_THAT(resolve_error("M -O '{\"compilation_config\":\"NONE\"}'"), HasSubstr("did you mean 'cudagraph_mode'"));
@@ -289,7 +302,8 @@ TEST(Relaxed, IsNamedInTheWarnings) {
 }
 
 TEST(Problems, OfResolutionComeTogether) {
-  const std::string error = resolve_error("M --block-size 40 --max-model-len 4096 --attention-backend FLASHINFER -cc.nope 1 --num-gpu-blocks-override 1");
+  const std::string error =
+      resolve_error("M --block-size 40 --max-model-len 4096 --attention-backend FLASHINFER -cc.nope 1 --num-gpu-blocks-override 1");
   EXPECT_THAT(error, HasSubstr("5 problems:"));
   for (const char* part : {"--block-size", "--max-model-len 4096", "FLASHINFER", "'nope'", "KV pool too small"}) EXPECT_THAT(error, HasSubstr(part));
 }
@@ -316,8 +330,13 @@ TEST(SeedLine25104, OnTheRealTinyModelAndThisMachine) {
   ASSERT_TRUE(spec.ok()) << spec.error().message;
   const auto generation = model::read_generation_defaults(*folders.value().generation_config_dir);
   ASSERT_TRUE(generation.ok()) << generation.error().message;
-  const auto config = resolve({.options = options, .environment = {}, .folders = folders.value(), .model = spec.value(), .generation = generation.value(),
-                               .tokenizer = {.model_max_length = 2048}, .machine = this_machine()});
+  const auto config = resolve({.options = options,
+                               .environment = {},
+                               .folders = folders.value(),
+                               .model = spec.value(),
+                               .generation = generation.value(),
+                               .tokenizer = {.model_max_length = 2048},
+                               .machine = this_machine()});
   ASSERT_TRUE(config.ok()) << config.error().message;
   EXPECT_THAT(config.value().api.defaults.eos_token_ids, ElementsAre(0, 2));
   EXPECT_EQ(config.value().engine.dtype, DType::kBF16);
