@@ -1,6 +1,7 @@
 //! Hugging Face tokenizers, chat templates and token constraints behind the C ABI of `quire_text.h`.
 //! Owned by src/text. Knows nothing about requests, models or threads: bytes in, bytes out.
 mod border;
+mod chat_input;
 mod constraint;
 mod control;
 mod json_guard;

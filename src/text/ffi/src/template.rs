@@ -1,5 +1,6 @@
 //! A compiled chat template and its rendering: messages in, text and token ids out.
 use crate::border::{fault, give, guard, take_back, Bytes, Fault, Ids, Outcome, Slice, CORRUPT, INVALID, TOO_LARGE};
+use crate::chat_input::{read_chat, Chat, Input};
 use crate::control::{mark, random_private_text, Finder, Marks, Strength};
 use crate::json_guard;
 use crate::template_env::{new_environment, RenderingScope, FUEL};
@@ -10,13 +11,8 @@ use std::io;
 use std::sync::Arc;
 
 const MAX_SOURCE_BYTES: usize = 4 << 20;
-const MAX_INPUT_BYTES: usize = 64 << 20;
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
 const NAME: &str = "chat_template";
-const OURS: [&str; 4] = ["messages", "tools", "documents", "add_generation_prompt"];
-/// The names that Hugging Face reads a message's reasoning under, the preferred one first.
-const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
-
 pub struct ChatTemplate {
     env: Environment<'static>,
     source: String,
@@ -24,26 +20,6 @@ pub struct ChatTemplate {
     tokenizer: Arc<Core>,
     finder: Finder,
     accepts_parts: bool,
-}
-
-struct Input<'a> {
-    messages: &'a str,
-    tools: &'a str,
-    documents: &'a str,
-    kwargs: &'a str,
-    now_unix: i64,
-    add_generation_prompt: bool,
-    continue_final_message: bool,
-    allow_control_tokens: bool,
-    add_special_tokens: bool,
-}
-
-#[derive(Clone)]
-struct Chat {
-    messages: Value,
-    tools: Value,
-    documents: Value,
-    kwargs: Value,
 }
 
 impl ChatTemplate {
@@ -223,54 +199,6 @@ impl Continued {
         // A template that writes the message twice leaves the first copy's tag.
         Ok(rendered.replace(&format!("{} ", self.tag), "").replace(&self.tag, ""))
     }
-}
-
-fn read_chat(input: &Input) -> Outcome<Chat> {
-    let total = input.messages.len() + input.tools.len() + input.documents.len() + input.kwargs.len();
-    if total > MAX_INPUT_BYTES {
-        return fault(TOO_LARGE, format!("messages, tools, documents and chat_template_kwargs have {total} bytes; the limit is {MAX_INPUT_BYTES}"));
-    }
-    let optional = |text: &str, what: &str| if text.is_empty() { Ok(Value::Null) } else { json_guard::parse(text, what) };
-    let list_of_objects = |value: &Value| value.as_array().is_some_and(|items| items.iter().all(Value::is_object));
-
-    let messages = json_guard::parse(input.messages, "messages")?;
-    if !list_of_objects(&messages) || messages.as_array().is_some_and(Vec::is_empty) {
-        return fault(INVALID, "messages must be a non-empty array of objects");
-    }
-    let tools = optional(input.tools, "tools")?;
-    let documents = optional(input.documents, "documents")?;
-    for (value, what) in [(&tools, "tools"), (&documents, "documents")] {
-        if !value.is_null() && !list_of_objects(value) {
-            return fault(INVALID, format!("{what} must be an array of objects"));
-        }
-    }
-    let mut kwargs = optional(input.kwargs, "chat_template_kwargs")?;
-    if kwargs.is_null() {
-        kwargs = json!({});
-    }
-    let Some(fields) = kwargs.as_object() else { return fault(INVALID, "chat_template_kwargs must be an object") };
-    if let Some(name) = OURS.iter().find(|name| fields.contains_key(**name)) {
-        return fault(INVALID, format!("chat_template_kwargs must not contain '{name}'; the request has its own field for it"));
-    }
-    Ok(Chat { messages: normalised(messages), tools, documents, kwargs })
-}
-
-/// As Hugging Face prepares messages: fields that are null are dropped, and reasoning is given under both names in use.
-fn normalised(messages: Value) -> Value {
-    let Value::Array(messages) = messages else { return messages };
-    let one = |message: Value| {
-        let Value::Object(fields) = message else { return message };
-        let mut fields: Map<String, Value> = fields.into_iter().filter(|(_, v)| !v.is_null()).collect();
-        if let Some(reasoning) = REASONING.iter().find_map(|name| fields.get(*name).cloned()) {
-            let mut with_alias = Map::new();
-            with_alias.insert("thinking".into(), reasoning.clone());
-            with_alias.extend(fields);
-            with_alias.insert("reasoning_content".into(), reasoning);
-            fields = with_alias;
-        }
-        Value::Object(fields)
-    };
-    Value::Array(messages.into_iter().map(one).collect())
 }
 
 /// `{% generation %}` only records where the assistant's text is; as a block that always runs it renders the same. The
