@@ -1,0 +1,166 @@
+#include "api/make_generation.h"
+
+#include <algorithm>
+#include <boost/json/value.hpp>
+#include <random>
+#include <utility>
+
+#include "api/prompts.h"
+#include "api/sampling.h"
+#include "api/service.h"
+#include "base/json.h"
+#include "base/suggest.h"
+
+namespace quire::api {
+namespace {
+
+namespace json = boost::json;
+
+std::string random_hex() {
+  static constexpr std::string_view kHex = "0123456789abcdef";
+  std::random_device device;
+  std::string out;
+  while (out.size() < 32)
+    for (std::uint32_t word = device(), digit = 0; digit < 8; ++digit, word >>= 4) out += kHex[word & 15];
+  return out;
+}
+
+// The base of the response id: the header's, the body's, or 32 random hex digits.
+Result<std::string> base_id(const json::object& request, const Call& call) {
+  constexpr std::size_t kMost = 128;
+  const bool from_header = !call.request_id.empty();
+  const std::string id = from_header ? call.request_id : read_string(request, "request_id").value_or("");
+  if (id.empty()) return random_hex();
+  const char* field = from_header ? "X-Request-Id" : "request_id";
+  if (id.size() > kMost || !std::ranges::all_of(id, [](char c) { return c > ' ' && c < 127; }))
+    return invalid(std::string(field) + ": it must be at most " + std::to_string(kMost) + " visible ASCII characters", field);
+  return id;
+}
+
+Result<std::string> cache_namespace(const json::object& request, const Call& call) {
+  constexpr std::size_t kMost = 1024;
+  const auto salt = read_string(request, "cache_salt");
+  if (salt && (salt->empty() || salt->size() > kMost)) return invalid("cache_salt: it must have 1 to " + std::to_string(kMost) + " bytes", "cache_salt");
+  // The credential is part of it, so that no tenant reaches another's blocks by guessing a salt.
+  return call.credential + "/" + salt.value_or("");
+}
+
+Status check_response_format(const json::object& request) {
+  const json::value* format = find_field(request, "response_format");
+  if (format == nullptr) return {};
+  const json::value* type = format->as_object().if_contains("type");
+  if (type != nullptr && type->is_string() && type->get_string() == "text") return {};
+  return Error{ErrorCode::kUnsupported, "response_format: type " + (type == nullptr ? std::string("(missing)") : shown(*type)) + " is not built yet; allowed: \"text\"", "response_format"};
+}
+
+Status check_modalities(const json::object& request) {
+  for (const std::string& modality : read_strings(request, "modalities"))
+    if (modality != "text") return Error{ErrorCode::kUnsupported, "modalities: " + shown(json::string(modality)) + " is not built; this model writes text alone", "modalities"};
+  return {};
+}
+
+Status read_streaming(const GenerationInput& input, GenerationSpec& spec) {
+  spec.stream = read_bool(input.request, "stream", false);
+  const json::value* field = find_field(input.request, "stream_options");
+  if (field != nullptr) {
+    if (!spec.stream) return invalid("stream_options needs stream: true", "stream_options");
+    for (const json::key_value_pair& option : field->as_object()) {
+      if (option.value().is_null()) continue;
+      if (!option.value().is_bool()) return invalid("stream_options." + std::string(option.key()) + ": " + shown(option.value()) + " is not true or false", "stream_options");
+      if (option.key() == "include_usage") spec.include_usage = option.value().get_bool();
+      else if (option.key() == "continuous_usage_stats") spec.continuous_usage = option.value().get_bool();
+    }
+    spec.continuous_usage = spec.continuous_usage && spec.include_usage;  // as vLLM: it refines include_usage
+  }
+  if (input.settings.enable_force_include_usage) spec.include_usage = spec.stream;
+  return {};
+}
+
+// Everything that both endpoints read alike, in the order in which errors should be told.
+Result<GenerationSpec> read_shared(const GenerationInput& input, Endpoint endpoint) {
+  QUIRE_RETURN_IF_ERROR(check_fields(input.request, endpoint, field_limits(*input.model, input.settings)));
+  auto name = served_name(input.request, input.settings);
+  if (!name.ok()) return name.error();
+  QUIRE_RETURN_IF_ERROR(check_response_format(input.request));
+  QUIRE_RETURN_IF_ERROR(check_modalities(input.request));
+  GenerationSpec spec;
+  spec.model = input.model;
+  spec.model_name = std::move(name).value();
+  spec.created = input.now_unix;
+  spec.echo = read_bool(input.request, "echo", false);
+  spec.prompt_tokens_details = input.settings.enable_prompt_tokens_details;
+  QUIRE_RETURN_IF_ERROR(read_streaming(input, spec));
+  auto sampling = read_sampling(input.request, endpoint, *input.model, input.settings);
+  if (!sampling.ok()) return sampling.error();
+  spec.sampling = std::move(sampling).value();
+  auto base = base_id(input.request, input.call);
+  if (!base.ok()) return base.error();
+  spec.id = (endpoint == Endpoint::kChat ? "chatcmpl-" : "cmpl-") + base.value();
+  auto tenant = cache_namespace(input.request, input.call);
+  if (!tenant.ok()) return tenant.error();
+  spec.cache_namespace = std::move(tenant).value();
+  return spec;
+}
+
+Status fit_prompts(const GenerationInput& input, GenerationSpec& spec) {
+  for (const Prompt& prompt : spec.prompts) {
+    auto fit = fit_max_tokens(spec.sampling, static_cast<std::int64_t>(prompt.tokens.size()), *input.model, input.settings);
+    if (!fit.ok()) return fit.error();
+    spec.max_tokens.push_back(fit.value());
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<json::object> read_body(const Call& call) {
+  std::string_view type = std::string_view(call.content_type).substr(0, call.content_type.find(';'));
+  while (!type.empty() && type.back() == ' ') type.remove_suffix(1);
+  const auto same = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? static_cast<char>(a + 32) : a) == b; };
+  if (!std::ranges::equal(type, std::string_view("application/json"), same))
+    return invalid("Unsupported media type" + (type.empty() ? std::string() : " '" + std::string(type.substr(0, 80)) + "'") + ": Content-Type must be application/json", "Content-Type");
+  auto parsed = parse_json(call.body);
+  if (!parsed.ok()) return parsed.error();
+  if (!parsed.value().is_object()) return invalid("the body is " + shown(parsed.value()) + ", not a JSON object");
+  return std::move(parsed.value().get_object());
+}
+
+FieldLimits field_limits(const Model& model, const config::ApiSettings& settings) {
+  return FieldLimits{.max_n = settings.max_n, .max_logprobs = model.max_logprobs, .max_stops = settings.max_stop_strings, .vocab_size = model.vocab_size};
+}
+
+Result<std::string> served_name(const json::object& request, const config::ApiSettings& settings) {
+  const auto asked = read_string(request, "model");
+  if (!asked || asked->empty()) return settings.served_names.front();
+  if (std::ranges::find(settings.served_names, *asked) != settings.served_names.end()) return *asked;
+  const std::vector<std::string_view> names(settings.served_names.begin(), settings.served_names.end());
+  const std::string cut = asked->size() <= 256 ? *asked : std::string("(a name of ") + std::to_string(asked->size()) + " bytes)";
+  return Error{ErrorCode::kNotFound, "The model `" + cut + "` does not exist." + did_you_mean(cut, names), "model"};
+}
+
+Result<std::unique_ptr<Generation>> make_completion(const GenerationInput& input) {
+  auto spec = read_shared(input, Endpoint::kCompletions);
+  if (!spec.ok()) return spec.error();
+  spec->echo_only = spec->sampling.max_tokens == 0;
+  const std::int64_t max_prompts = std::max(1, input.settings.max_prompts_per_request / spec->sampling.n);
+  auto prompts = read_prompts(input.request, *input.model, max_prompts, spec->echo ? PromptText::kKeep : PromptText::kDrop);
+  if (!prompts.ok()) return prompts.error();
+  spec->prompts = std::move(prompts).value();
+  QUIRE_RETURN_IF_ERROR(fit_prompts(input, spec.value()));
+  return std::make_unique<Generation>(Generation::Kind::kCompletion, std::move(spec).value());
+}
+
+Result<std::unique_ptr<Generation>> make_chat(const GenerationInput& input) {
+  auto spec = read_shared(input, Endpoint::kChat);
+  if (!spec.ok()) return spec.error();
+  auto chat = read_messages(input.request, *input.model, input.settings);
+  if (!chat.ok()) return chat.error();
+  QUIRE_RETURN_IF_ERROR(truncate_prompt(input.request, *input.model, chat->tokens));
+  if (chat->tokens.empty()) return invalid("messages: the template gives an empty prompt", "messages");
+  spec->role = chat->role;
+  spec->prompts.push_back(Prompt{std::move(chat->tokens), spec->echo ? std::move(chat->last_content) : std::string()});
+  QUIRE_RETURN_IF_ERROR(fit_prompts(input, spec.value()));
+  return std::make_unique<Generation>(Generation::Kind::kChat, std::move(spec).value());
+}
+
+}  // namespace quire::api

@@ -1,0 +1,152 @@
+// Chat messages: checked, content parts flattened, rendered through the model's template.
+#include <boost/json/array.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <boost/json/value.hpp>
+#include <utility>
+
+#include "api/fields.h"
+#include "api/prompts.h"
+#include "base/json.h"
+#include "text/chat_template.h"
+
+namespace quire::api {
+namespace {
+
+namespace json = boost::json;
+
+std::string at(std::size_t index) { return "messages[" + std::to_string(index) + "]"; }
+
+Result<std::string> part_text(const json::value& part, const std::string& where) {
+  if (part.is_string()) return std::string(std::string_view(part.get_string()));
+  const json::object* object = part.if_object();
+  if (object == nullptr) return invalid(where + ".content: a part is " + shown(part) + ", not an object with a type", "messages");
+  const json::value* type = object->if_contains("type");
+  const std::string_view name = type != nullptr && type->is_string() ? std::string_view(type->get_string()) : std::string_view();
+  if (name != "text" && name != "input_text" && name != "output_text" && name != "refusal" && name != "thinking")
+    return Error{name.empty() ? ErrorCode::kInvalidArgument : ErrorCode::kUnsupported,
+                 where + ".content: a part of type " + (type == nullptr ? "(missing)" : shown(*type)) + " cannot be read; this model takes parts of type \"text\"", "messages"};
+  const json::value* text = object->if_contains(name == "refusal" || name == "thinking" ? name : "text");
+  if (text == nullptr || !text->is_string()) return invalid(where + ".content: a part of type \"" + std::string(name) + "\" has no text", "messages");
+  return std::string(std::string_view(text->get_string()));
+}
+
+// A string, null (clients send back assistant messages that have none) or a list of text parts, as one string.
+Result<std::string> content_text(const json::object& message, const std::string& where) {
+  const json::value* content = find_field(message, "content");
+  if (content == nullptr) return std::string();
+  if (content->is_string()) return std::string(std::string_view(content->get_string()));
+  if (!content->is_array()) return invalid(where + ".content: " + shown(*content) + " is not a string or a list of parts", "messages");
+  std::string text;
+  for (const json::value& part : content->get_array()) {
+    auto piece = part_text(part, where);
+    if (!piece.ok()) return piece.error();
+    if (&part != &content->get_array().front()) text += '\n';
+    text += piece.value();
+  }
+  return text;
+}
+
+// Clients send tool call arguments as JSON text; templates expect the object.
+void open_tool_arguments(json::object& message) {
+  json::value* calls = message.if_contains("tool_calls");
+  if (calls == nullptr || !calls->is_array()) return;
+  for (json::value& call : calls->get_array()) {
+    json::object* object = call.if_object();
+    json::value* function = object == nullptr ? nullptr : object->if_contains("function");
+    json::value* arguments = function == nullptr || !function->is_object() ? nullptr : function->get_object().if_contains("arguments");
+    if (arguments == nullptr || !arguments->is_string()) continue;
+    auto parsed = parse_json(std::string_view(arguments->get_string()));
+    if (parsed.ok() && parsed.value().is_object()) *arguments = std::move(parsed).value();
+  }
+}
+
+struct Messages {
+  json::array list;
+  std::string last_role, last_content;
+};
+
+Result<Messages> normalise(const json::object& request) {
+  const json::value* field = find_field(request, "messages");
+  if (field == nullptr) return invalid("messages: it is missing; a list of {\"role\", \"content\"} is needed", "messages");
+  if (field->as_array().empty()) return invalid("messages: the list is empty", "messages");
+  Messages out;
+  for (std::size_t i = 0; i < field->get_array().size(); ++i) {
+    const json::object* message = field->get_array()[i].if_object();
+    if (message == nullptr) return invalid(at(i) + ": " + shown(field->get_array()[i]) + " is not an object", "messages");
+    const json::value* role = message->if_contains("role");
+    if (role == nullptr || !role->is_string()) return invalid(at(i) + ".role: a string is needed", "messages");
+    auto content = content_text(*message, at(i));
+    if (!content.ok()) return content.error();
+    json::object flat = *message;
+    flat["content"] = content.value();
+    open_tool_arguments(flat);
+    if (const json::value* calls = flat.if_contains("tool_calls"); calls != nullptr && calls->is_null()) flat.erase("tool_calls");
+    out.last_role = std::string_view(role->get_string());
+    out.last_content = std::move(content).value();
+    out.list.push_back(std::move(flat));
+  }
+  return out;
+}
+
+Result<std::string> template_kwargs(const json::object& request) {
+  json::object kwargs;
+  if (const json::value* given = find_field(request, "chat_template_kwargs")) kwargs = given->as_object();
+  for (const char* reserved : {"chat_template", "tokenize", "messages"})
+    if (kwargs.contains(reserved)) return invalid(std::string("chat_template_kwargs: \"") + reserved + "\" cannot be set by a request", "chat_template_kwargs");
+  if (const json::value* effort = find_field(request, "reasoning_effort")) kwargs["reasoning_effort"] = *effort;
+  return kwargs.empty() ? std::string() : json::serialize(kwargs);
+}
+
+std::string list_json(const json::object& request, const char* field) {
+  const json::value* value = find_field(request, field);
+  return value == nullptr || value->as_array().empty() ? std::string() : json::serialize(*value);
+}
+
+Status check_tools(const json::object& request) {
+  const json::value* choice = find_field(request, "tool_choice");
+  const bool none = choice != nullptr && choice->is_string() && choice->get_string() == "none";
+  if (!list_json(request, "tools").empty() && !none)
+    return Error{ErrorCode::kUnsupported, "tools: calling of tools is not built yet; tool_choice \"none\" shows them to the template alone", "tools"};
+  const bool automatic = choice != nullptr && choice->is_string() && choice->get_string() == "auto";
+  if (choice != nullptr && !none && !automatic)
+    return Error{ErrorCode::kUnsupported, "tool_choice: " + shown(*choice) + " is not built yet; allowed: \"none\"", "tool_choice"};
+  return {};
+}
+
+}  // namespace
+
+Result<ChatPrompt> read_messages(const json::object& request, const Model& model, const config::ApiSettings& settings) {
+  QUIRE_RETURN_IF_ERROR(check_tools(request));
+  auto messages = normalise(request);
+  if (!messages.ok()) return messages.error();
+  text::ChatTemplateInput input;
+  input.add_generation_prompt = read_bool(request, "add_generation_prompt", true);
+  input.continue_final_message = read_bool(request, "continue_final_message", false);
+  if (input.continue_final_message && read_bool(request, "add_generation_prompt", false))
+    return invalid("continue_final_message and add_generation_prompt exclude each other; set one of them to false", "continue_final_message");
+  // Its default is true, so continuing a message needs the explicit false, as in vLLM.
+  if (input.continue_final_message && find_field(request, "add_generation_prompt") == nullptr)
+    return invalid("continue_final_message needs add_generation_prompt: false", "continue_final_message");
+  if (model.chat_template == nullptr)
+    return invalid("This model's files have no chat template; give the server one with --chat-template, or use /v1/completions", "messages");
+  auto kwargs = template_kwargs(request);
+  if (!kwargs.ok()) return kwargs.error();
+  input.messages_json = json::serialize(messages->list);
+  input.tools_json = list_json(request, "tools");
+  input.documents_json = list_json(request, "documents");
+  input.kwargs_json = std::move(kwargs).value();
+  input.allow_control_tokens_in_content = settings.allow_control_tokens_in_content;
+  auto rendered = model.chat_template->render(input, read_bool(request, "add_special_tokens", false));
+  if (!rendered.ok()) return rendered.error();
+  ChatPrompt prompt;
+  prompt.tokens = std::move(rendered.value().tokens);
+  prompt.role = input.add_generation_prompt ? settings.response_role : messages->last_role;
+  if (messages->last_role == prompt.role) prompt.last_content = messages->last_content;
+  for (const TokenId id : prompt.tokens)
+    if (id < 0 || id >= model.vocab_size)
+      return invalid("messages: the template gives token id " + std::to_string(id) + ", which the model's vocabulary of " + std::to_string(model.vocab_size) + " lacks", "messages");
+  return prompt;
+}
+
+}  // namespace quire::api

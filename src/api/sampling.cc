@@ -1,0 +1,235 @@
+#include "api/sampling.h"
+
+#include <algorithm>
+#include <boost/json/value.hpp>
+#include <charconv>
+#include <cmath>
+
+#include "base/log.h"
+#include "text/tokenizer.h"
+
+namespace quire::api {
+namespace {
+
+namespace json = boost::json;
+
+Result<TokenId> token_in_vocab(std::int64_t id, const Model& model, const char* field) {
+  if (id < 0 || id >= model.vocab_size)
+    return invalid(std::string(field) + ": token id " + std::to_string(id) + " is outside the vocabulary (0 to " + std::to_string(model.vocab_size - 1) + ")", field);
+  return static_cast<TokenId>(id);
+}
+
+Result<std::vector<TokenId>> read_token_list(const json::object& request, const char* field, const Model& model) {
+  const std::vector<std::int64_t> raw = read_integers(request, field);
+  if (raw.size() > kMaxTokenList)
+    return invalid(std::string(field) + ": " + std::to_string(raw.size()) + " ids are over the limit of " + std::to_string(kMaxTokenList), field);
+  std::vector<TokenId> out;
+  out.reserve(raw.size());
+  for (const std::int64_t id : raw) {
+    const auto token = token_in_vocab(id, model, field);
+    if (!token.ok()) return token.error();
+    out.push_back(token.value());
+  }
+  return out;
+}
+
+Status read_temperature(const json::object& request, const config::ApiSettings& settings, SamplingParams& params) {
+  const model::GenerationDefaults& defaults = settings.defaults;
+  params.temperature = read_number(request, "temperature").value_or(defaults.temperature.value_or(1.0));
+  params.top_p = read_number(request, "top_p").value_or(defaults.top_p.value_or(1.0));
+  params.min_p = read_number(request, "min_p").value_or(defaults.min_p.value_or(0.0));
+  const std::int64_t top_k = read_integer(request, "top_k").value_or(defaults.top_k.value_or(0));
+  params.top_k = static_cast<std::int32_t>(std::clamp<std::int64_t>(top_k, 0, 2147483647));
+  params.repetition_penalty = read_number(request, "repetition_penalty").value_or(defaults.repetition_penalty.value_or(1.0));
+  params.presence_penalty = read_number(request, "presence_penalty").value_or(0.0);
+  params.frequency_penalty = read_number(request, "frequency_penalty").value_or(0.0);
+  // vLLM's floor: below it logits / temperature leave float range.
+  constexpr double kLowestTemperature = 0.01;
+  if (params.temperature > 0 && params.temperature < kLowestTemperature) {
+    QUIRE_LOG_DEBUG("temperature {} is raised to {}", params.temperature, kLowestTemperature);
+    params.temperature = kLowestTemperature;
+  }
+  if (params.greedy()) {
+    params.temperature = 0;
+    params.top_p = 1;
+    params.top_k = 0;
+    params.min_p = 0;
+  }
+  return {};
+}
+
+Status read_logit_bias(const json::object& request, const Model& model, SamplingParams& params) {
+  const json::value* bias = find_field(request, "logit_bias");
+  if (bias == nullptr) return {};
+  if (bias->as_object().size() > kMaxTokenList)
+    return invalid("logit_bias: " + std::to_string(bias->as_object().size()) + " entries are over the limit of " + std::to_string(kMaxTokenList), "logit_bias");
+  for (const json::key_value_pair& entry : bias->as_object()) {
+    const std::string_view key = entry.key();
+    std::int64_t id = -1;
+    const auto [end, ec] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (ec != std::errc() || end != key.data() + key.size())
+      return invalid("logit_bias: key " + shown(json::string(key)) + " is not a token id", "logit_bias");
+    const auto token = token_in_vocab(id, model, "logit_bias");
+    if (!token.ok()) return token.error();
+    json::object one;
+    one["value"] = entry.value();
+    if (!entry.value().is_number() || !std::isfinite(*read_number(one, "value")))
+      return invalid("logit_bias: the value of token " + std::to_string(id) + " is not a number", "logit_bias");
+    params.logit_bias.emplace_back(token.value(), static_cast<float>(std::clamp(*read_number(one, "value"), -100.0, 100.0)));
+  }
+  return {};
+}
+
+Status read_stops(const json::object& request, SamplingRequest& out) {
+  out.stops = read_strings(request, "stop");
+  for (const std::string& stop : out.stops) {
+    if (stop.empty()) return invalid("stop: an empty string would end every answer at once; leave it out", "stop");
+    if (stop.size() > kMaxStopBytes)
+      return invalid("stop: a string of " + std::to_string(stop.size()) + " bytes is over the limit of " + std::to_string(kMaxStopBytes), "stop");
+  }
+  out.include_stop = read_bool(request, "include_stop_str_in_output", false);
+  return {};
+}
+
+// vLLM's split: the tokenizer's own end token ends without a stop_reason; generation_config's others end like stop_token_ids.
+void add_end_tokens(const Model& model, const config::ApiSettings& settings, SamplingParams& params) {
+  if (params.ignore_eos) return;
+  std::vector<TokenId> ends = model.eos_token_ids;
+  ends.insert(ends.end(), settings.defaults.eos_token_ids.begin(), settings.defaults.eos_token_ids.end());
+  std::optional<TokenId> primary = model.tokenizer->facts().eos;
+  if (!primary && !ends.empty()) primary = ends.front();
+  if (primary && *primary < model.vocab_size) params.eos_token_ids.push_back(*primary);
+  for (const TokenId end : ends) {
+    if (end == primary || end < 0 || end >= model.vocab_size) continue;
+    if (std::ranges::find(params.stop_token_ids, end) == params.stop_token_ids.end()) params.stop_token_ids.push_back(end);
+  }
+}
+
+Status read_lists(const json::object& request, const Model& model, const config::ApiSettings& settings, SamplingParams& params) {
+  auto stop_ids = read_token_list(request, "stop_token_ids", model);
+  if (!stop_ids.ok()) return stop_ids.error();
+  params.stop_token_ids = std::move(stop_ids).value();
+  auto allowed = read_token_list(request, "allowed_token_ids", model);
+  if (!allowed.ok()) return allowed.error();
+  if (find_field(request, "allowed_token_ids") != nullptr && allowed.value().empty())
+    return invalid("allowed_token_ids: an empty list allows nothing", "allowed_token_ids");
+  params.allowed_token_ids = std::move(allowed).value();
+  params.ignore_eos = read_bool(request, "ignore_eos", false);
+  add_end_tokens(model, settings, params);
+  QUIRE_RETURN_IF_ERROR(read_logit_bias(request, model, params));
+  auto bad = map_bad_words(read_strings(request, "bad_words"), model);
+  if (!bad.ok()) return bad.error();
+  params.bad_words = std::move(bad).value();
+  return {};
+}
+
+std::optional<std::int32_t> top_count(std::optional<std::int64_t> asked, const Model& model) {
+  if (!asked) return std::nullopt;
+  return *asked < 0 ? model.vocab_size : static_cast<std::int32_t>(*asked);
+}
+
+Status read_logprobs(const json::object& request, Endpoint endpoint, const Model& model, SamplingRequest& out) {
+  if (endpoint == Endpoint::kChat) {
+    const bool wanted = read_bool(request, "logprobs", false);
+    const auto top = read_integer(request, "top_logprobs");
+    if (top.value_or(0) != 0 && !wanted) return invalid("top_logprobs needs logprobs: true", "top_logprobs");
+    if (wanted) out.params.logprobs = top_count(top.value_or(0), model);
+  } else {
+    out.params.logprobs = top_count(read_integer(request, "logprobs"), model);
+  }
+  out.params.prompt_logprobs = top_count(read_integer(request, "prompt_logprobs"), model);
+  out.show_prompt_logprobs = out.params.prompt_logprobs.has_value();
+  if (out.show_prompt_logprobs && read_bool(request, "stream", false))
+    return invalid("prompt_logprobs cannot be streamed; leave out stream", "prompt_logprobs");
+  return {};
+}
+
+Status read_lengths(const json::object& request, Endpoint endpoint, SamplingRequest& out) {
+  if (endpoint == Endpoint::kCompletions) {
+    // Absent means OpenAI's 16; an explicit null means the rest of the context.
+    out.max_tokens = request.contains("max_tokens") ? read_integer(request, "max_tokens") : std::optional<std::int64_t>(16);
+    if (out.max_tokens == 0 && !read_bool(request, "echo", false))
+      return invalid("max_tokens: 0 is out of range; allowed: 1 or more (0 only with echo)", "max_tokens");
+  } else {
+    const char* field = find_field(request, "max_completion_tokens") != nullptr ? "max_completion_tokens" : "max_tokens";
+    out.max_tokens = read_integer(request, field);
+    if (out.max_tokens == 0) return invalid(std::string(field) + ": 0 is out of range; allowed: 1 or more", field);
+  }
+  const std::int64_t min_tokens = read_integer(request, "min_tokens").value_or(0);
+  if (out.max_tokens && *out.max_tokens > 0 && min_tokens > *out.max_tokens)
+    return invalid("min_tokens: " + std::to_string(min_tokens) + " is above max_tokens: " + std::to_string(*out.max_tokens), "min_tokens");
+  out.params.min_tokens = static_cast<std::int32_t>(min_tokens);
+  return {};
+}
+
+}  // namespace
+
+Result<SamplingRequest> read_sampling(const json::object& request, Endpoint endpoint, const Model& model, const config::ApiSettings& settings) {
+  SamplingRequest out;
+  QUIRE_RETURN_IF_ERROR(read_temperature(request, settings, out.params));
+  out.n = static_cast<std::int32_t>(read_integer(request, "n").value_or(1));
+  if (out.n > 1 && out.params.greedy())
+    return invalid("n: " + std::to_string(out.n) + " greedy samples would all be equal; use n: 1 or a temperature above 0", "n");
+  const auto seed = read_integer(request, "seed");
+  out.seed_given = seed.has_value() && *seed != -1;  // vLLM: -1 means no seed
+  if (out.seed_given) out.params.seed = static_cast<std::uint64_t>(*seed);
+  QUIRE_RETURN_IF_ERROR(read_lengths(request, endpoint, out));
+  QUIRE_RETURN_IF_ERROR(read_stops(request, out));
+  QUIRE_RETURN_IF_ERROR(read_lists(request, model, settings, out.params));
+  QUIRE_RETURN_IF_ERROR(read_logprobs(request, endpoint, model, out));
+  out.skip_special_tokens = read_bool(request, "skip_special_tokens", true);
+  out.tokens_as_ids = read_bool(request, "return_tokens_as_token_ids", settings.return_tokens_as_token_ids);
+  out.return_token_ids = read_bool(request, "return_token_ids", false);
+  out.priority = static_cast<std::int32_t>(read_integer(request, "priority").value_or(0));
+  if (out.priority != 0 && !model.priority_scheduling)
+    return invalid("priority: " + std::to_string(out.priority) + " needs a server with --scheduling-policy priority", "priority");
+  return out;
+}
+
+Result<std::int32_t> fit_max_tokens(const SamplingRequest& sampling, std::int64_t num_prompt_tokens, const Model& model, const config::ApiSettings& settings) {
+  const std::int64_t context = model.max_model_len;
+  const std::string has = "This model's maximum context length is " + std::to_string(context) + " tokens, and the input has " + std::to_string(num_prompt_tokens);
+  if (num_prompt_tokens >= context)
+    return invalid(has + "; no room is left for output. The longest input is " + std::to_string(context - 1) + " tokens.", "input_tokens");
+  std::int64_t wanted = context - num_prompt_tokens;
+  if (sampling.max_tokens) {
+    wanted = std::max<std::int64_t>(*sampling.max_tokens, 1);  // 0 (echo alone): the engine makes one token, which is dropped
+    if (num_prompt_tokens + wanted > context)
+      return invalid(has + " with " + std::to_string(wanted) + " output tokens requested (" + std::to_string(num_prompt_tokens) + " + " + std::to_string(wanted) +
+                         " > " + std::to_string(context) + "). The longest input for this request is " + std::to_string(std::max<std::int64_t>(context - wanted, 0)) + " tokens.",
+                     "input_tokens");
+  } else if (settings.defaults.max_new_tokens) {
+    wanted = std::min(wanted, std::max<std::int64_t>(*settings.defaults.max_new_tokens, 1));
+  }
+  if (sampling.params.min_tokens > wanted)
+    return invalid("min_tokens: " + std::to_string(sampling.params.min_tokens) + " does not fit; the context leaves " + std::to_string(wanted) + " output tokens", "min_tokens");
+  return static_cast<std::int32_t>(wanted);
+}
+
+Result<std::vector<std::vector<TokenId>>> map_bad_words(const std::vector<std::string>& words, const Model& model) {
+  std::vector<std::vector<TokenId>> out;
+  if (words.size() > kMaxBadWords)
+    return invalid("bad_words: " + std::to_string(words.size()) + " entries are over the limit of " + std::to_string(kMaxBadWords), "bad_words");
+  for (const std::string& word : words) {
+    if (word.size() > kMaxBadWordBytes)
+      return invalid("bad_words: an entry of " + std::to_string(word.size()) + " bytes is over the limit of " + std::to_string(kMaxBadWordBytes), "bad_words");
+    const std::size_t start = word.find_first_not_of(" \t\r\n");
+    if (start == std::string::npos) return invalid("bad_words: an entry is empty", "bad_words");
+    const std::string bare = word.substr(start);
+    auto plain = model.tokenizer->encode(bare, false);
+    if (!plain.ok()) return plain.error();
+    auto spaced = model.tokenizer->encode(" " + bare, false);
+    if (!spaced.ok()) return spaced.error();
+    const bool other_word = !spaced.value().empty() && !plain.value().empty() && spaced.value().front() != plain.value().front() &&
+                            spaced.value().size() == plain.value().size();
+    const auto in_vocab = [&model](const std::vector<TokenId>& ids) {
+      return !ids.empty() && std::ranges::all_of(ids, [&model](TokenId id) { return id >= 0 && id < model.vocab_size; });
+    };
+    if (!in_vocab(plain.value())) return invalid("bad_words: " + shown(json::string(word)) + " has no tokens in the model's vocabulary", "bad_words");
+    out.push_back(std::move(plain).value());
+    if (other_word && in_vocab(spaced.value())) out.push_back(std::move(spaced).value());
+  }
+  return out;
+}
+
+}  // namespace quire::api

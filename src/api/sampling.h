@@ -1,0 +1,45 @@
+// The fields of a checked request that say how one sequence is generated, mapped to the engine's SamplingParams. Pure.
+#pragma once
+#include <boost/json/object.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/fields.h"
+#include "api/model.h"
+#include "base/result.h"
+#include "config/resolved.h"
+#include "scheduler/sampling_params.h"
+
+namespace quire::api {
+
+// Everything but max_tokens is final; fit_max_tokens settles that for one prompt's length.
+struct SamplingRequest {
+  SamplingParams params;
+  bool seed_given = false;
+  std::int32_t n = 1;
+  std::optional<std::int64_t> max_tokens;    // as asked; nullopt: the rest of the context
+  std::vector<std::string> stops;
+  bool include_stop = false;
+  bool skip_special_tokens = true;
+  bool tokens_as_ids = false;                // "token_id:N" instead of text in log-probabilities
+  bool return_token_ids = false;
+  bool show_prompt_logprobs = false;         // the request's own prompt_logprobs
+  std::int32_t priority = 0;
+};
+
+// `request` has passed check_fields.
+[[nodiscard]] Result<SamplingRequest> read_sampling(const boost::json::object& request, Endpoint endpoint, const Model& model,
+                                                    const config::ApiSettings& settings);
+
+// max_tokens for a prompt of `num_prompt_tokens`: what was asked, else the rest of the context, bounded by generation_config's
+// max_new_tokens. Errors (param "input_tokens") when prompt and output do not fit.
+[[nodiscard]] Result<std::int32_t> fit_max_tokens(const SamplingRequest& sampling, std::int64_t num_prompt_tokens, const Model& model,
+                                                  const config::ApiSettings& settings);
+
+// The token sequences that a bad word stands for: as written, and with a space before it where that gives another first token
+// and as many tokens (vLLM's rule).
+[[nodiscard]] Result<std::vector<std::vector<TokenId>>> map_bad_words(const std::vector<std::string>& words, const Model& model);
+
+}  // namespace quire::api

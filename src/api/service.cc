@@ -1,0 +1,140 @@
+#include "api/service.h"
+
+#include <chrono>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "api/json_out.h"
+#include "api/make_generation.h"
+#include "api/text_routes.h"
+#include "base/check.h"
+#include "base/log.h"
+#include "engine/health.h"
+#include "engine/metrics.h"
+
+namespace quire::api {
+namespace {
+
+std::int64_t unix_now() { return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+Answer to_answer(Result<Reply> result) {
+  if (!result.ok()) return error_reply(result.error());
+  return std::move(result).value();
+}
+
+Reply number_reply(const char* field, std::int64_t number) {
+  JsonOut out;
+  out.begin_object();
+  out.field(field, number);
+  out.end_object();
+  return json_reply(out.take());
+}
+
+Reply version_reply() {
+  JsonOut out;
+  out.begin_object();
+  out.field("version", QUIRE_VERSION);
+  out.end_object();
+  return json_reply(out.take());
+}
+
+}  // namespace
+
+Service::Service(config::ApiSettings settings, std::shared_ptr<engine::Metrics> metrics, std::shared_ptr<engine::HealthMonitor> health)
+    : settings_(std::move(settings)), metrics_(std::move(metrics)), health_(std::move(health)), created_(unix_now()) {
+  QUIRE_CHECK(!settings_.served_names.empty());
+}
+Service::~Service() = default;
+
+void Service::attach(std::shared_ptr<const Model> model) {
+  QUIRE_CHECK(model != nullptr && model->tokenizer != nullptr && model->engine != nullptr && model->vocab_size > 0 && model->max_model_len > 1);
+  const std::scoped_lock lock(mutex_);
+  model_ = std::move(model);
+}
+
+std::shared_ptr<const Model> Service::model() const {
+  const std::scoped_lock lock(mutex_);
+  return model_;
+}
+
+void Service::set_draining() { draining_ = true; }
+
+Answer Service::handle(const Call& call) const {
+  try {
+    return dispatch(call);
+  } catch (const std::exception& e) {  // the JSON library and allocation throw; nothing may reach an io thread
+    QUIRE_LOG_ERROR("{}: {}", call.route->path, e.what());
+    return error_reply(Error{ErrorCode::kInternal, std::string("internal error: ") + e.what(), {}});
+  }
+}
+
+Reply Service::health_reply(Action action) const {
+  engine::HealthVerdict verdict;
+  if (health_ != nullptr) verdict = health_->verdict();
+  else verdict.ready = true;
+  const bool attached = model() != nullptr;
+  const bool good = attached && verdict.live && (action == Action::kHealth || (verdict.ready && !draining_));
+  Reply reply;
+  reply.status = good ? 200 : 503;
+  if (good && action == Action::kHealth) return reply;  // an empty body, as vLLM's
+  reply.body = verdict.json;
+  if (draining_) reply.body = R"({"ready":false,"text":"draining: no new requests"})";
+  if (!good) reply.headers.emplace_back("Retry-After", "1");
+  return reply;
+}
+
+Answer Service::dispatch(const Call& call) const {
+  const Action action = call.route->action;
+  switch (action) {
+    case Action::kHealth:
+    case Action::kReady: return health_reply(action);
+    case Action::kVersion: return version_reply();
+    case Action::kLoad: return number_reply("server_load", call.server_load);
+    case Action::kMetrics: {
+      Reply reply;
+      reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
+      if (metrics_ != nullptr) reply.body = metrics_->render();
+      return reply;
+    }
+    case Action::kOtherTask:
+      return error_reply(Error{ErrorCode::kUnsupported, "The model does not support the API " + std::string(call.route->path) + "; it generates text (/v1/completions, /v1/chat/completions)", {}});
+    default: break;
+  }
+  const std::shared_ptr<const Model> model = this->model();
+  if (model == nullptr) {
+    const std::string progress = health_ == nullptr ? "starting" : health_->verdict().text;
+    return error_reply(Error{ErrorCode::kUnavailable, "The server is not ready: " + progress, {}});
+  }
+  if (action == Action::kModels) return list_models(*model, settings_, created_);
+  if (action == Action::kTokenizerInfo) return to_answer(tokenizer_info(*model, settings_));
+  if (action == Action::kCompletions || action == Action::kChat) return generate(call, model);
+  const auto request = read_body(call);
+  if (!request.ok()) return error_reply(request.error());
+  if (action == Action::kTokenize) return to_answer(tokenize(request.value(), *model, settings_));
+  return to_answer(detokenize(request.value(), *model, settings_));
+}
+
+Answer Service::generate(const Call& call, const std::shared_ptr<const Model>& model) const {
+  if (draining_) return error_reply(Error{ErrorCode::kUnavailable, "The server is shutting down and takes no new requests", {}});
+  const auto request = read_body(call);
+  if (!request.ok()) return error_reply(request.error());
+  const GenerationInput input{request.value(), call, model, settings_, unix_now()};
+  auto generation = call.route->action == Action::kChat ? make_chat(input) : make_completion(input);
+  if (!generation.ok()) return error_reply(generation.error());
+  return std::move(generation).value();
+}
+
+void Service::count_http(const std::string& method, const Route* route, int status, double seconds) const {
+  if (metrics_ == nullptr) return;
+  // Only words from our own tables become labels.
+  const std::string verb = method == "GET" || method == "POST" || method == "OPTIONS" ? method : "other";
+  const std::string handler = route == nullptr ? "none" : std::string(route->path);
+  engine::MetricsRegistry& registry = metrics_->registry();
+  registry.counter("http_requests_total", "HTTP requests by method, status class and route.",
+                   {{"handler", handler}, {"method", verb}, {"status", std::to_string(status / 100) + "xx"}}).add();
+  static const std::vector<double> kBounds{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300};
+  registry.histogram("http_request_duration_seconds", "Time from the request's first byte to the answer's last.", {{"handler", handler}, {"method", verb}}, kBounds).observe(seconds);
+}
+
+}  // namespace quire::api

@@ -1,0 +1,142 @@
+#include "api/text_routes.h"
+
+#include <boost/json/serialize.hpp>
+#include <boost/json/value.hpp>
+#include <string>
+#include <vector>
+
+#include "api/fields.h"
+#include "api/json_out.h"
+#include "api/make_generation.h"
+#include "api/prompts.h"
+#include "base/json.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace quire::api {
+namespace {
+
+namespace json = boost::json;
+
+Status check_request(const json::object& request, Endpoint endpoint, const Model& model, const config::ApiSettings& settings) {
+  QUIRE_RETURN_IF_ERROR(check_fields(request, endpoint, field_limits(model, settings)));
+  const auto name = served_name(request, settings);
+  if (!name.ok()) return name.error();
+  return {};
+}
+
+Result<std::vector<TokenId>> tokens_of(const json::object& request, const Model& model, const config::ApiSettings& settings) {
+  const json::value* prompt = find_field(request, "prompt");
+  if (prompt == nullptr && find_field(request, "messages") == nullptr) return invalid("prompt: it is missing; a string, or messages, is needed", "prompt");
+  if (prompt != nullptr) {
+    if (!prompt->is_string()) return invalid("prompt: " + shown(*prompt) + " is not a string", "prompt");
+    // The context length does not bound this route (vLLM's rule); the body's limit does.
+    return model.tokenizer->encode(std::string_view(prompt->get_string()), read_bool(request, "add_special_tokens", true));
+  }
+  auto chat = read_messages(request, model, settings);
+  if (!chat.ok()) return chat.error();
+  return std::move(chat.value().tokens);
+}
+
+// Hugging Face's AddedToken objects become their text, wherever they stand.
+json::value plain_tokens(const json::value& value) {
+  const json::object* object = value.if_object();
+  if (object == nullptr) return value;
+  if (const json::value* content = object->if_contains("content"); content != nullptr && content->is_string()) return *content;
+  json::object out;
+  for (const json::key_value_pair& member : *object) {
+    const json::object* inner = member.value().if_object();
+    const json::value* content = inner == nullptr ? nullptr : inner->if_contains("content");
+    out[member.key()] = content != nullptr && content->is_string() ? *content : member.value();
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<Reply> tokenize(const json::object& request, const Model& model, const config::ApiSettings& settings) {
+  QUIRE_RETURN_IF_ERROR(check_request(request, Endpoint::kTokenize, model, settings));
+  auto tokens = tokens_of(request, model, settings);
+  if (!tokens.ok()) return tokens.error();
+  JsonOut out;
+  out.begin_object();
+  out.field("count", tokens.value().size());
+  out.field("max_model_len", model.max_model_len);
+  out.key("tokens");
+  out.begin_array();
+  for (const TokenId id : tokens.value()) out.value(id);
+  out.end_array();
+  out.key("token_strs");
+  if (read_bool(request, "return_token_strs", false)) {
+    out.begin_array();
+    for (const TokenId id : tokens.value()) out.value(model.tokenizer->token_string(id).value_or(""));
+    out.end_array();
+  } else {
+    out.null();
+  }
+  out.end_object();
+  return json_reply(out.take());
+}
+
+Result<Reply> detokenize(const json::object& request, const Model& model, const config::ApiSettings& settings) {
+  QUIRE_RETURN_IF_ERROR(check_request(request, Endpoint::kDetokenize, model, settings));
+  if (find_field(request, "tokens") == nullptr) return invalid("tokens: it is missing; a list of token ids is needed", "tokens");
+  std::vector<TokenId> ids;
+  for (const std::int64_t id : read_integers(request, "tokens")) {
+    if (id < 0 || id >= model.tokenizer->facts().vocab_size)
+      return invalid("tokens: id " + std::to_string(id) + " is outside the vocabulary (0 to " + std::to_string(model.tokenizer->facts().vocab_size - 1) + ")", "tokens");
+    ids.push_back(static_cast<TokenId>(id));
+  }
+  auto text = model.tokenizer->decode(ids, false);
+  if (!text.ok()) return text.error();
+  JsonOut out;
+  out.begin_object();
+  out.field("prompt", text.value());
+  out.end_object();
+  return json_reply(out.take());
+}
+
+Result<Reply> tokenizer_info(const Model& model, const config::ApiSettings& settings) {
+  if (!settings.enable_tokenizer_info) return Error{ErrorCode::kNotFound, "Not Found: start the server with --enable-tokenizer-info-endpoint", {}};
+  auto parsed = parse_json(model.tokenizer->config_json());
+  if (!parsed.ok()) return parsed.error();
+  json::object out;
+  if (parsed.value().is_object())
+    for (const json::key_value_pair& member : parsed.value().get_object())
+      if (member.key() != "vocab_file" && member.key() != "merges_file") out[member.key()] = plain_tokens(member.value());
+  out["tokenizer_class"] = model.tokenizer->facts().tokenizer_class;
+  if (model.chat_template == nullptr) out["chat_template"] = nullptr;
+  else out["chat_template"] = model.chat_template->source();
+  return json_reply(json::serialize(out));
+}
+
+Reply list_models(const Model& model, const config::ApiSettings& settings, std::int64_t created) {
+  JsonOut out;
+  out.begin_object();
+  out.field("object", "list");
+  out.key("data");
+  out.begin_array();
+  for (const std::string& name : settings.served_names) {
+    out.begin_object();
+    out.field("id", name);
+    out.field("object", "model");
+    out.field("created", created);
+    out.field("owned_by", "quire");
+    out.field("root", model.root);
+    out.null_field("parent");
+    out.field("max_model_len", model.max_model_len);
+    out.key("permission");
+    out.begin_array();
+    out.end_array();
+    out.key("relaxed");  // --relaxed items in force: answers may be worse than the checkpoint promises
+    out.begin_array();
+    for (const std::string& item : model.relaxed) out.value(item);
+    out.end_array();
+    out.end_object();
+  }
+  out.end_array();
+  out.end_object();
+  return json_reply(out.take());
+}
+
+}  // namespace quire::api

@@ -1,0 +1,18 @@
+// Routes that answer from the tokenizer and the settings alone. Pure.
+#pragma once
+#include <boost/json/object.hpp>
+#include <cstdint>
+
+#include "api/model.h"
+#include "api/reply.h"
+#include "base/result.h"
+#include "config/resolved.h"
+
+namespace quire::api {
+
+[[nodiscard]] Result<Reply> tokenize(const boost::json::object& request, const Model& model, const config::ApiSettings& settings);
+[[nodiscard]] Result<Reply> detokenize(const boost::json::object& request, const Model& model, const config::ApiSettings& settings);
+[[nodiscard]] Result<Reply> tokenizer_info(const Model& model, const config::ApiSettings& settings);
+[[nodiscard]] Reply list_models(const Model& model, const config::ApiSettings& settings, std::int64_t created);
+
+}  // namespace quire::api
