@@ -44,8 +44,11 @@ const Prompt& Generation::prompt_of(std::size_t choice_index) const { return spe
 Status Generation::submit(Mailbox& mailbox) {
   mailbox_ = &mailbox;
   const auto n = static_cast<std::size_t>(spec_.sampling.n);
+  std::shared_ptr<engine::SampleGroup> samples;
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     engine::GenerateRequest request;
+    if (n > 1 && i % n == 0) samples = std::make_shared<engine::SampleGroup>(spec_.sampling.n);
+    request.samples = samples;
     request.prompt = spec_.prompts[i / n].tokens;
     request.sampling = spec_.sampling.params;
     request.sampling.seed += i % n;  // vLLM's children: seed, seed + 1, ...

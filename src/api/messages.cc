@@ -66,7 +66,16 @@ struct Messages {
   std::string last_role, last_content;
 };
 
-Result<Messages> normalise(const json::object& request) {
+// The same parts for a template that walks over them itself.
+json::array content_parts(const json::array& parts, const std::string& where) {
+  json::array out;
+  for (const json::value& part : parts) out.push_back(json::object{{"type", "text"}, {"text", part_text(part, where).value()}});
+  return out;
+}
+
+enum class Parts : unsigned char { kJoin, kKeep };
+
+Result<Messages> normalise(const json::object& request, Parts parts) {
   const json::value* field = find_field(request, "messages");
   if (field == nullptr) return invalid("messages: it is missing; a list of {\"role\", \"content\"} is needed", "messages");
   if (field->as_array().empty()) return invalid("messages: the list is empty", "messages");
@@ -79,7 +88,9 @@ Result<Messages> normalise(const json::object& request) {
     auto content = content_text(*message, at(i));
     if (!content.ok()) return content.error();
     json::object flat = *message;
-    flat["content"] = content.value();
+    const json::value* given = find_field(*message, "content");
+    if (parts == Parts::kKeep && given != nullptr && given->is_array()) flat["content"] = content_parts(given->get_array(), at(i));
+    else flat["content"] = content.value();
     open_tool_arguments(flat);
     if (const json::value* calls = flat.if_contains("tool_calls"); calls != nullptr && calls->is_null()) flat.erase("tool_calls");
     out.last_role = std::string_view(role->get_string());
@@ -118,8 +129,6 @@ Status check_tools(const json::object& request) {
 
 Result<ChatPrompt> read_messages(const json::object& request, const Model& model, const config::ApiSettings& settings) {
   QUIRE_RETURN_IF_ERROR(check_tools(request));
-  auto messages = normalise(request);
-  if (!messages.ok()) return messages.error();
   text::ChatTemplateInput input;
   input.add_generation_prompt = read_bool(request, "add_generation_prompt", true);
   input.continue_final_message = read_bool(request, "continue_final_message", false);
@@ -130,6 +139,8 @@ Result<ChatPrompt> read_messages(const json::object& request, const Model& model
     return invalid("continue_final_message needs add_generation_prompt: false", "continue_final_message");
   if (model.chat_template == nullptr)
     return invalid("This model's files have no chat template; give the server one with --chat-template, or use /v1/completions", "messages");
+  auto messages = normalise(request, model.chat_template->accepts_content_parts() ? Parts::kKeep : Parts::kJoin);
+  if (!messages.ok()) return messages.error();
   auto kwargs = template_kwargs(request);
   if (!kwargs.ok()) return kwargs.error();
   input.messages_json = json::serialize(messages->list);

@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
+#include <vector>
 
 namespace quire::http {
 namespace {
@@ -57,9 +59,10 @@ Result<Listener> listen_tcp(const config::HttpSettings& settings) {
   const std::string shown_host = settings.host.empty() ? "all interfaces" : settings.host;
   std::string why = "no address";
   // All interfaces: one IPv6 socket takes both families; machines without IPv6 get IPv4 alone.
-  for (const char* host : settings.host.empty() ? std::initializer_list<const char*>{"::", "0.0.0.0"} : std::initializer_list<const char*>{settings.host.c_str()}) {
+  const std::vector<std::string> hosts = settings.host.empty() ? std::vector<std::string>{"::", "0.0.0.0"} : std::vector<std::string>{settings.host};
+  for (const std::string& host : hosts) {
     addrinfo* found = nullptr;
-    if (const int rc = ::getaddrinfo(host, port.c_str(), &hints, &found); rc != 0) {
+    if (const int rc = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); rc != 0) {
       why = ::gai_strerror(rc);
       continue;
     }

@@ -1,0 +1,134 @@
+// Bad requests get a clear 4xx that names the field, and the next good request still works.
+#include <gtest/gtest.h>
+
+#include <boost/json/array.hpp>
+
+#include "api/api_bench.h"
+
+namespace quire::api::test {
+namespace {
+
+struct Case {
+  std::string body;
+  std::string param;  // empty: any
+  int status = 400;
+};
+
+class BadInput : public ::testing::Test {
+ protected:
+  void SetUp() override { bench.script->play(bench.encode(" fine")); }
+  void still_works() {
+    EXPECT_EQ(bench.ok("/v1/completions", R"({"prompt":"a"})").at("choices").as_array().at(0).at("text").as_string(), " fine");
+    EXPECT_EQ(bench.mailbox.num_requests(), 0u);
+  }
+  ApiBench bench;
+};
+
+TEST_F(BadInput, CompletionFields) {
+  const std::vector<Case> cases = {
+      {R"({})", "prompt"}, {R"({"prompt":null})", "prompt"}, {R"({"prompt":""})", "prompt"}, {R"({"prompt":[]})", "prompt"}, {R"({"prompt":[[]]})", "prompt"}, {R"({"prompt":[""]})", "prompt"},
+      {R"({"prompt":5})", "prompt"}, {R"({"prompt":{"a":1}})", "prompt"}, {R"({"prompt":["a",[1]]})", "prompt"}, {R"({"prompt":[1,"a"]})", "prompt"}, {R"({"prompt":[[1],["a"]]})", "prompt"},
+      {R"({"prompt":[576]})", "prompt"}, {R"({"prompt":[-1]})", "prompt"}, {R"({"prompt":[1.5]})", "prompt"}, {R"({"prompt":[1e300]})", "prompt"}, {R"({"prompt":[18446744073709551615]})", "prompt"},
+      {R"({"prompt":[99999999999]})", "prompt"}, {R"({"prompt":[[5],[-7]]})", "prompt"},
+      {R"({"prompt":"a","model":"nope"})", "model", 404}, {R"({"prompt":"a","model":5})", "model"},
+      {R"({"prompt":"a","n":2})", ""}, {R"({"prompt":"a","n":2,"temperature":0})", "n"}, {R"({"prompt":"a","best_of":3})", "best_of"},
+      {R"({"prompt":"a","max_tokens":0})", "max_tokens"}, {R"({"prompt":"a","max_tokens":-5})", "max_tokens"}, {R"({"prompt":"a","max_tokens":"16"})", "max_tokens"},
+      {R"({"prompt":"a","max_tokens":2048})", "input_tokens"}, {R"({"prompt":"a","max_tokens":5,"min_tokens":6})", "min_tokens"},
+      {R"({"prompt":"a","stop":""})", "stop"}, {R"({"prompt":"a","stop":["x",""]})", "stop"}, {R"({"prompt":"a","stop":[1]})", "stop"},
+      {R"({"prompt":"a","stop_token_ids":[576]})", "stop_token_ids"}, {R"({"prompt":"a","stop_token_ids":[-1]})", "stop_token_ids"}, {R"({"prompt":"a","stop_token_ids":5})", "stop_token_ids"},
+      {R"({"prompt":"a","logit_bias":{"576":1}})", "logit_bias"}, {R"({"prompt":"a","logit_bias":{"-1":1}})", "logit_bias"}, {R"({"prompt":"a","logit_bias":{"x":1}})", "logit_bias"},
+      {R"({"prompt":"a","logit_bias":{"1":"x"}})", "logit_bias"}, {R"({"prompt":"a","logit_bias":[1]})", "logit_bias"}, {R"({"prompt":"a","logit_bias":{"99999999999999999999":1}})", "logit_bias"},
+      {R"({"prompt":"a","allowed_token_ids":[]})", "allowed_token_ids"}, {R"({"prompt":"a","allowed_token_ids":[576]})", "allowed_token_ids"},
+      {R"({"prompt":"a","bad_words":[""]})", "bad_words"}, {R"({"prompt":"a","bad_words":["  "]})", "bad_words"}, {R"({"prompt":"a","bad_words":5})", "bad_words"},
+      {R"({"prompt":"a","truncate_prompt_tokens":0})", "truncate_prompt_tokens"}, {R"({"prompt":"a","truncate_prompt_tokens":2049})", "truncate_prompt_tokens"},
+      {R"({"prompt":"a","truncation_side":"right"})", "truncation_side"}, {R"({"prompt":"a","logprobs":21})", "logprobs"}, {R"({"prompt":"a","logprobs":true})", "logprobs"},
+      {R"({"prompt":"a","prompt_logprobs":1,"stream":true})", "prompt_logprobs"}, {R"({"prompt":"a","stream_options":{"include_usage":true}})", "stream_options"},
+      {R"({"prompt":"a","stream":true,"stream_options":{"include_usage":1}})", "stream_options"}, {R"({"prompt":"a","priority":3})", "priority"},
+      {R"({"prompt":"a","suffix":"x"})", "suffix"}, {R"({"prompt":"a","use_beam_search":true})", "use_beam_search"}, {R"({"prompt":"a","guided_json":{"a":1}})", "guided_json"},
+      {R"({"prompt":"a","structured_outputs":{"regex":"a"}})", "structured_outputs"}, {R"({"prompt":"a","response_format":{"type":"json_object"}})", "response_format"},
+      {R"({"prompt":"a","response_format":{}})", "response_format"}, {R"({"prompt":"a","prompt_embeds":"AAAA"})", "prompt_embeds"}, {R"({"prompt":"a","cache_salt":""})", "cache_salt"},
+      {R"({"prompt":"a","seed":1e19})", "seed"}, {R"({"prompt":"a","seed":"x"})", "seed"}, {R"({"prompt":"a","temperature":"hot"})", "temperature"}, {R"({"prompt":"a","temperature":-1})", "temperature"},
+      {R"([1])", ""}, {R"("x")", ""}, {R"(null)", ""}, {"", ""}, {"{", ""}, {R"({"prompt":"a"} trailing)", ""}, {R"({"prompt":"a","temperature":NaN})", ""}, {R"({"prompt":"\ud800"})", ""},
+      {"{\"prompt\":\"\xff\xfe\"}", ""}, {"{\"prompt\":\"\xed\xa0\x80\"}", ""}, {"{\"prompt\":\"\xc0\xaf\"}", ""}, {std::string("{\"prompt\":\"a\0b\"}", 16), ""}};
+  for (const Case& c : cases) {
+    if (c.body == R"({"prompt":"a","n":2})") continue;  // fine without a temperature: the default samples
+    const auto error = bench.refused("/v1/completions", c.body, c.status);
+    if (c.param.empty()) continue;
+    ASSERT_TRUE(error.at("param").is_string()) << c.body;
+    EXPECT_EQ(error.at("param").as_string(), c.param) << c.body;
+  }
+  still_works();
+}
+
+TEST_F(BadInput, DeepAndWideJson) {
+  for (const char open : {'[', '{'}) {
+    std::string body = R"({"prompt":"a","x":)";
+    for (int i = 0; i < 10000; ++i) body += open == '[' ? "[" : R"({"k":)";
+    const auto error = bench.refused("/v1/completions", body);
+    EXPECT_NE(std::string(error.at("message").as_string()).find("deeper"), std::string::npos);
+  }
+  std::string wide = R"({"prompt":"a")";
+  for (int i = 0; i < 50000; ++i) wide += ",\"unknown" + std::to_string(i) + "\":" + std::to_string(i);
+  EXPECT_EQ(bench.call("/v1/completions", wide + "}").status, 200);
+  still_works();
+}
+
+TEST_F(BadInput, CountsHaveLimitsThatTheTextNames) {
+  const auto list = [](int n, const std::string& item) {
+    std::string out;
+    for (int i = 0; i < n; ++i) out += (i ? "," : "") + item;
+    return "[" + out + "]";
+  };
+  const auto message = [this](const std::string& body) { return std::string(bench.refused("/v1/completions", body).at("message").as_string()); };
+  EXPECT_NE(message(R"({"prompt":)" + list(1025, "\"a\"") + "}").find("1024"), std::string::npos);
+  EXPECT_NE(message(R"({"prompt":)" + list(20, "[5]") + R"(,"n":100,"temperature":1})").find("over the limit of 10 "), std::string::npos);
+  EXPECT_NE(message(R"({"prompt":"a","n":129,"temperature":1})").find("128"), std::string::npos);
+  EXPECT_NE(message(R"({"prompt":"a","stop":)" + list(65, "\"z\"") + "}").find("64"), std::string::npos);
+  EXPECT_NE(message(R"({"prompt":"a","stop":")" + std::string(1025, 'z') + "\"}").find("1024"), std::string::npos);
+  EXPECT_NE(message(R"({"prompt":"a","bad_words":)" + list(1025, "\"z\"") + "}").find("1024"), std::string::npos);
+  EXPECT_NE(message(R"({"prompt":"a","stop_token_ids":)" + list(65537, "5") + "}").find("65536"), std::string::npos);
+  still_works();
+}
+
+TEST_F(BadInput, TooLongPromptsSayBothNumbers) {
+  std::string ids = "[5";
+  for (int i = 1; i < 2040; ++i) ids += ",5";
+  const auto error = bench.refused("/v1/completions", R"({"prompt":)" + ids + R"(],"max_tokens":16})");
+  const std::string message(error.at("message").as_string());
+  for (const char* number : {"2048", "2040", "16", "2032", "maximum context length"}) EXPECT_NE(message.find(number), std::string::npos) << message;
+  EXPECT_EQ(error.at("param").as_string(), "input_tokens");
+  std::string full = "[5";
+  for (int i = 1; i < 2048; ++i) full += ",5";
+  bench.refused("/v1/completions", R"({"prompt":)" + full + R"(],"max_tokens":null})");
+  bench.refused("/v1/completions", R"({"prompt":)" + full + R"(],"max_tokens":0,"echo":true})");
+  bench.refused("/v1/completions", R"({"prompt":")" + std::string(600000, 'x') + "\"}");  // refused before it is tokenised
+  bench.refused("/v1/chat/completions", R"({"messages":[{"role":"user","content":")" + std::string(20000, 'q') + "\"}]}");
+  still_works();
+}
+
+TEST_F(BadInput, ContentTypeMustBeJson) {
+  for (const char* type : {"", "text/plain", "application/x-www-form-urlencoded", "application/jsonx"}) EXPECT_EQ(bench.call("/v1/completions", R"({"prompt":"a"})", type).status, 400) << type;
+  EXPECT_EQ(bench.call("/v1/completions", R"({"prompt":"a"})", "Application/JSON; charset=utf-8").status, 200);
+}
+
+TEST_F(BadInput, AFullQueueIsA429WithRetryAfterAndNothingStays) {
+  BenchOptions options;
+  options.max_queue = 3;
+  ApiBench small(options);
+  small.script->play(small.encode(" fine"));
+  const Reply reply = small.call("/v1/completions", R"({"prompt":["a","b","c","d","e"]})");
+  EXPECT_EQ(reply.status, 429);
+  ASSERT_FALSE(reply.headers.empty());
+  EXPECT_EQ(reply.headers[0].first, "Retry-After");
+  EXPECT_EQ(small.mailbox.num_requests(), 0u);
+  // The sequences that did get in were taken back.
+  for (int i = 0; i < 500 && small.engine->status().num_running + small.engine->status().num_waiting > 0; ++i) (void)small.mailbox.wait(10);
+  EXPECT_EQ(small.call("/v1/completions", R"({"prompt":["a","b","c"]})").status, 200);
+}
+
+TEST_F(BadInput, OtherTasksAreRefusedAsSuch) {
+  for (const char* path : {"/v1/embeddings", "/v1/responses", "/score", "/v1/audio/transcriptions"}) EXPECT_EQ(bench.refused(path, R"({"input":"a"})").at("type").as_string(), "NotImplementedError");
+}
+
+}  // namespace
+}  // namespace quire::api::test

@@ -1,0 +1,88 @@
+#include <gtest/gtest.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/serialize.hpp>
+
+#include "api/api_bench.h"
+
+namespace quire::api::test {
+namespace {
+
+namespace json = boost::json;
+
+TEST(TextRoutes, TokenizeAndBack) {
+  ApiBench bench;
+  const json::object answer = bench.ok("/tokenize", R"({"model":"gsm-tiny","prompt":"Tom buys 3 apples.","add_special_tokens":false,"return_token_strs":true})");
+  const auto ids = bench.encode("Tom buys 3 apples.");
+  EXPECT_EQ(answer.at("count").as_int64(), static_cast<std::int64_t>(ids.size()));
+  EXPECT_EQ(answer.at("max_model_len").as_int64(), 2048);
+  EXPECT_EQ(json::serialize(answer.at("tokens")), json::serialize(json::array(ids.begin(), ids.end())));
+  EXPECT_EQ(answer.at("token_strs").as_array().size(), ids.size());
+  EXPECT_TRUE(bench.ok("/tokenize", R"({"prompt":"a"})").at("token_strs").is_null());
+  EXPECT_EQ(bench.ok("/detokenize", R"({"tokens":)" + json::serialize(answer.at("tokens")) + "}").at("prompt").as_string(), "Tom buys 3 apples.");
+  EXPECT_EQ(bench.ok("/detokenize", R"({"tokens":[]})").at("prompt").as_string(), "");
+}
+
+TEST(TextRoutes, TokenizeChat) {
+  ApiBench bench;
+  const json::object answer = bench.ok("/tokenize", R"({"messages":[{"role":"user","content":"q"}]})");
+  const auto ids = bench.tokenizer->encode("<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n", false).value();
+  EXPECT_EQ(json::serialize(answer.at("tokens")), json::serialize(json::array(ids.begin(), ids.end())));
+  bench.refused("/tokenize", R"({"messages":[{"role":"user","content":"q"}],"add_generation_prompt":true,"continue_final_message":true})");
+  bench.refused("/tokenize", "{}");
+  bench.refused("/tokenize", R"({"prompt":5})");
+}
+
+TEST(TextRoutes, DetokenizeRefusesIdsOutsideTheVocabulary) {
+  ApiBench bench;
+  for (const char* ids : {"[-1]", "[543000]", "[1e300]", "[9223372036854775807]", "[\"a\"]", "[1.5]", "5"}) bench.refused("/detokenize", std::string(R"({"tokens":)") + ids + "}");
+  bench.refused("/detokenize", "{}");
+}
+
+TEST(TextRoutes, TokenizerInfoOnlyWithTheFlag) {
+  ApiBench closed;
+  closed.refused("/tokenizer_info", "", 404);
+  BenchOptions options;
+  options.settings.enable_tokenizer_info = true;
+  ApiBench bench(options);
+  const json::object facts = bench.ok("/tokenizer_info", "");
+  EXPECT_EQ(facts.at("eos_token").as_string(), "<|endoftext|>");
+  EXPECT_NE(std::string(facts.at("chat_template").as_string()).find("im_start"), std::string::npos);
+  EXPECT_TRUE(facts.contains("tokenizer_class"));
+}
+
+TEST(TextRoutes, ModelsListsEveryName) {
+  ApiBench bench;
+  const json::object answer = bench.ok("/v1/models", "");
+  const json::array& list = answer.at("data").as_array();
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_EQ(list[1].at("id").as_string(), "second-name");
+  EXPECT_EQ(list[0].at("max_model_len").as_int64(), 2048);
+  EXPECT_EQ(list[0].at("object").as_string(), "model");
+}
+
+TEST(TextRoutes, NotReadyIsA503WithTheProgress) {
+  BenchOptions options;
+  options.attach = false;
+  ApiBench bench(options);
+  for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/v1/models"}) {
+    const json::object error = bench.refused(path, R"({"prompt":"a"})", 503);
+    EXPECT_NE(std::string(error.at("message").as_string()).find("loading weights 43 %"), std::string::npos) << path;
+  }
+  EXPECT_EQ(bench.call("/health", "").status, 503);
+  EXPECT_EQ(bench.call("/ready", "").status, 503);
+  EXPECT_EQ(bench.call("/ping", "").status, 503);
+  EXPECT_EQ(bench.call("/version", "").status, 200);
+  EXPECT_EQ(bench.call("/metrics", "").status, 200);
+  bench.attach();
+  EXPECT_EQ(bench.call("/health", "").status, 200);
+  EXPECT_EQ(bench.call("/health", "").body, "");
+  EXPECT_EQ(bench.call("/ready", "").status, 200);
+  bench.service->set_draining();
+  EXPECT_EQ(bench.call("/health", "").status, 200) << "still alive";
+  EXPECT_EQ(bench.call("/ready", "").status, 503);
+  bench.refused("/v1/completions", R"({"prompt":"a"})", 503);
+}
+
+}  // namespace
+}  // namespace quire::api::test
