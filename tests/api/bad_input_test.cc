@@ -116,7 +116,9 @@ TEST_F(BadInput, AFullQueueIsA429WithRetryAfterAndNothingStays) {
   options.max_queue = 3;
   ApiBench small(options);
   small.script->play(small.encode(" fine"));
+  small.script->hold();
   const Reply reply = small.call("/v1/completions", R"({"prompt":["a","b","c","d","e"]})");
+  small.script->allow_all();
   EXPECT_EQ(reply.status, 429);
   ASSERT_FALSE(reply.headers.empty());
   EXPECT_EQ(reply.headers[0].first, "Retry-After");

@@ -65,6 +65,7 @@ TEST_F(Completions, PromptsInAllFourForms) {
 
 TEST_F(Completions, ChildrenOfASeedGetSeedPlusIndex) {
   bench.script->repeat(bench.encode(" a b c d e f g h"));
+  bench.script->rotate_by_seed();
   const json::object two = bench.ok("/v1/completions", R"({"prompt":"x","n":2,"temperature":1,"seed":1,"max_tokens":3})");
   const json::object second = bench.ok("/v1/completions", R"({"prompt":"x","temperature":1,"seed":2,"max_tokens":3})");
   EXPECT_NE(text_of(two, 0), text_of(two, 1));

@@ -17,6 +17,11 @@ void Script::repeat(std::vector<TokenId> tokens) {
   repeat_ = true;
 }
 
+void Script::rotate_by_seed() {
+  const std::scoped_lock lock(mutex_);
+  rotate_ = true;
+}
+
 void Script::hold() {
   const std::scoped_lock lock(mutex_);
   permits_ = 0;
@@ -79,7 +84,7 @@ RowResult ScriptExecutor::run_row(const RowPlan& plan) {
   if (!plan.samples) return out;
   const std::size_t length = script_->tokens_.size();
   std::size_t place = static_cast<std::size_t>(plan.output_index);
-  if (!sampling.greedy()) place += sampling.seed;
+  if (script_->rotate_ && !sampling.greedy()) place += sampling.seed % std::max<std::size_t>(length, 1);
   const bool over = length == 0 || (!script_->repeat_ && static_cast<std::size_t>(plan.output_index) >= length);
   out.token = over ? end_ : script_->tokens_[place % length];
   if (sampling.logprobs) out.logprobs = Script::scores(state.num_prompt_tokens + plan.output_index, *out.token, *sampling.logprobs);

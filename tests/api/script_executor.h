@@ -1,4 +1,4 @@
-// A runner that plays a script: output i of every request is token i of the script (rotated by the seed when sampling), then the
+// A runner that plays a script: output i of every request is token i of the script (on demand rotated by the seed), then the
 // end token or the script again. Log-probabilities are a pure function of position and token. A gate holds steps back.
 #pragma once
 #include <condition_variable>
@@ -16,6 +16,7 @@ class Script {
  public:
   void play(std::vector<TokenId> tokens);           // then the end token
   void repeat(std::vector<TokenId> tokens);         // for ever
+  void rotate_by_seed();                            // sampled requests begin at script token seed % length
   void hold();                                      // no step ends
   void allow(int num_steps);                        // that many more
   void allow_all();
@@ -29,7 +30,7 @@ class Script {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<TokenId> tokens_;
-  bool repeat_ = false;
+  bool repeat_ = false, rotate_ = false;
   std::int64_t permits_ = -1;  // -1: unlimited
   bool fail_ = false;
 };
