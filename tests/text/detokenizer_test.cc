@@ -36,7 +36,10 @@ TEST_P(Detokenizer, RandomTokensGiveTheWholeText) {
     const bool skip = round % 2 == 0;
     std::vector<TokenId> ids(1 + rng() % 60);
     // Low ids are bytes and control tokens: they get more than their share.
-    for (auto& id : ids) id = static_cast<TokenId>(rng() % (rng() % 3 == 0 ? std::min<std::uint64_t>(vocab, 40) : vocab));
+    for (auto& id : ids) {
+      const bool is_low = rng() % 3 == 0;
+      id = static_cast<TokenId>(rng() % (is_low ? std::min<std::uint64_t>(vocab, 40) : vocab));
+    }
     const std::size_t prompt_len = rng() % (ids.size() + 1);
     const auto prompt = std::span(ids).first(prompt_len);
     const std::string before = tokenizer->decode(prompt, skip).value();
@@ -44,6 +47,8 @@ TEST_P(Detokenizer, RandomTokensGiveTheWholeText) {
     const std::string pieces = join(tokenizer, prompt, std::span(ids).subspan(prompt_len), skip);
     // Without a clean end of the prompt the difference is not defined.
     if (before.ends_with("\xEF\xBF\xBD") || !all.starts_with(before)) continue;
+    // Nor where the prompt is a lone space byte: it decodes to nothing, and would turn bad with a bad byte behind it.
+    if (before.empty() && prompt_len > 0 && all.starts_with("\xEF\xBF\xBD")) continue;
     ++num_checked;
     ASSERT_EQ(pieces, all.substr(before.size())) << "round " << round << ", prompt of " << prompt_len << " of " << boost::json::serialize(boost::json::value_from(ids));
   }
