@@ -52,7 +52,7 @@ fi
 run_ctest release
 run_end_to_end release
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
-export TSAN_OPTIONS=halt_on_error=0:second_deadlock_stack=1
+export TSAN_OPTIONS="suppressions=$QUIRE_ROOT/src/text/ffi/tsan.supp:second_deadlock_stack=1"
 for preset in asan tsan; do
   configure "$preset"
   build "$preset"
