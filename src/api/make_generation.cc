@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <boost/json/value.hpp>
-#include <random>
 #include <utility>
 
 #include "api/prompts.h"
+#include "api/response_id.h"
 #include "api/sampling.h"
 #include "api/service.h"
 #include "base/json.h"
@@ -15,15 +15,6 @@ namespace quire::api {
 namespace {
 
 namespace json = boost::json;
-
-std::string random_hex() {
-  static constexpr std::string_view kHex = "0123456789abcdef";
-  std::random_device device;
-  std::string out;
-  while (out.size() < 32)
-    for (std::uint32_t word = device(), digit = 0; digit < 8; ++digit, word >>= 4) out += kHex[word & 15];
-  return out;
-}
 
 // The base of the response id: the header's, the body's, or 32 random hex digits.
 Result<std::string> base_id(const json::object& request, const Call& call) {

@@ -3,6 +3,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <charconv>
 
+#include "api/response_id.h"
 #include "http/session.h"
 #include "http/worker.h"
 
@@ -21,7 +22,7 @@ std::string Session::response_head(int status, const Headers& headers) const {
   const auto add = [&out](const std::string& name, const std::string& value) { out += name + ": " + value + "\r\n"; };
   for (const auto& [name, value] : headers) add(name, value);
   for (const auto& [name, value] : cors_headers(shared_.settings, {head_.origin, head_.cors_method, head_.cors_headers, head_.has_cookie})) add(name, value);
-  if (shared_.settings.request_id_headers && !head_.request_id.empty()) add("X-Request-Id", head_.request_id);
+  if (shared_.settings.request_id_headers) add("X-Request-Id", head_.request_id.empty() ? api::random_hex() : head_.request_id);
   if (!keep_alive_) add("Connection", "close");
   else if (head_.version < 11) add("Connection", "keep-alive");
   return out + "\r\n";
@@ -125,7 +126,7 @@ Session::Task<void> Session::stream() {
     if (events.empty() && generation_->finished()) break;
     if (events.empty()) {
       start_read();
-      const Clock::time_point deadline = silent_since + std::chrono::seconds(kHeartbeatSeconds);
+      const Clock::time_point deadline = silent_since + std::chrono::seconds(shared_.settings.heartbeat_seconds);
       const bool news = co_await wait_until(deadline);
       if (news) continue;
       events = ": keep-alive\n\n";

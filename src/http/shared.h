@@ -20,7 +20,6 @@ namespace quire::http {
 inline constexpr std::size_t kMaxHeaderBytes = 64 << 10;
 inline constexpr std::size_t kMaxPipelinedBytes = 128 << 10;  // read ahead of the request being answered
 inline constexpr std::size_t kMaxWaitingBytes = 4 << 20;      // of one stream while the client does not read
-inline constexpr int kHeartbeatSeconds = 15;                  // silence on a stream before a comment line
 
 // Open things of one kind; somebody may wait until there are none.
 class OpenCount {

@@ -1,0 +1,10 @@
+// Names of answers.
+#pragma once
+#include <string>
+
+namespace quire::api {
+
+// 32 random hex digits.
+[[nodiscard]] std::string random_hex();
+
+}  // namespace quire::api

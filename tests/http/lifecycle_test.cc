@@ -1,0 +1,126 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "http/http_bench.h"
+#include "kit/temp_dir.h"
+
+namespace quire::http::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+TEST(Lifecycle, ATakenPortIsAnErrorThatNamesTheFlag) {
+  HttpBench bench;
+  config::HttpSettings settings = quick_options().http;
+  settings.port = static_cast<std::uint16_t>(bench.port);
+  Server second(settings, bench.api.service);
+  const auto bound = second.bind();
+  ASSERT_FALSE(bound.ok());
+  EXPECT_NE(bound.error().message.find(std::to_string(bench.port)), std::string::npos);
+  settings.host = "no.such.host.invalid";
+  Server third(settings, bench.api.service);
+  EXPECT_FALSE(third.bind().ok());
+}
+
+TEST(Lifecycle, AllInterfacesTakeLoopbackToo) {
+  HttpBenchOptions options = quick_options();
+  options.http.host.clear();
+  HttpBench bench(options);
+  EXPECT_EQ(bench.ask(get("/version")).status, 200);
+  EXPECT_NE(bench.server->address().find(std::to_string(bench.port)), std::string::npos);
+}
+
+TEST(Lifecycle, NotReadyAnswers503UntilTheModelIsThere) {
+  HttpBenchOptions options = quick_options();
+  options.api.attach = false;
+  HttpBench bench(options);
+  for (const char* path : {"/health", "/ready", "/ping"}) {
+    const Answer answer = bench.ask(get(path));
+    EXPECT_EQ(answer.status, 503) << path;
+    EXPECT_NE(answer.body.find("loading weights"), std::string::npos) << path << answer.body;
+  }
+  const Answer early = bench.ask(post("/v1/completions", kShort));
+  EXPECT_EQ(early.status, 503);
+  EXPECT_TRUE(early.headers.contains("retry-after"));
+  bench.api.attach();
+  EXPECT_EQ(bench.ask(get("/health")).status, 200);
+  EXPECT_EQ(bench.ask(post("/v1/completions", kShort)).status, 200);
+}
+
+TEST(Lifecycle, UnixSocket) {
+  const quire::test::TempDir dir;
+  HttpBenchOptions options = quick_options();
+  options.http.uds = dir.path() + "/quire.sock";
+  {
+    HttpBench bench(options);
+    RawClient client(options.http.uds);
+    client.send(get("/version"));
+    EXPECT_EQ(client.read_answer().status, 200);
+    Server second(options.http, bench.api.service);
+    EXPECT_FALSE(second.bind().ok()) << "a socket in use is not taken away";
+  }
+  HttpBench again(options);
+  RawClient client(options.http.uds);
+  client.send(get("/version"));
+  EXPECT_EQ(client.read_answer().status, 200);
+}
+
+TEST(Lifecycle, DrainLetsRunningAnswersEndAndRefusesNewOnes) {
+  HttpBench bench;
+  bench.api.script->play(bench.api.encode(" one two three"));
+  bench.api.script->hold();
+  RawClient running = bench.connect();
+  running.send(post("/v1/completions", kLong));
+  RawClient idle = bench.connect();
+  idle.send(get("/version"));
+  EXPECT_EQ(idle.read_answer().status, 200);
+  RawClient late = bench.connect();
+  late.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(kShort.size()) + "\r\n\r\n");
+  ASSERT_TRUE(running.read_until("\r\n\r\n"));
+  ASSERT_TRUE(bench.eventually([&] { return bench.server->open_requests() == 2; }));
+  bool quiet = false;
+  std::thread drainer([&] { quiet = bench.server->drain(std::chrono::seconds(20)); });
+  EXPECT_TRUE(idle.closed_within(5000)) << "idle connections close at once";
+  late.send(kShort);
+  EXPECT_EQ(late.read_answer().status, 503);
+  EXPECT_FALSE(RawClient(bench.port).read_until("x", 100)) << "nobody accepts any more";
+  bench.api.script->allow_all();
+  const Answer answer = running.read_answer();
+  EXPECT_TRUE(answer.body.ends_with("data: [DONE]\n\n")) << answer.body;
+  drainer.join();
+  EXPECT_TRUE(quiet);
+  bench.server->stop();
+  EXPECT_EQ(bench.server->open_connections(), 0);
+}
+
+TEST(Lifecycle, DrainIsBounded) {
+  HttpBench bench;
+  bench.api.script->hold();
+  RawClient stuck = bench.connect();
+  stuck.send(post("/v1/completions", kLong));
+  RawClient whole = bench.connect();
+  whole.send(post("/v1/completions", kShort));
+  ASSERT_TRUE(bench.eventually([&] { return bench.server->open_streams() == 2; }));
+  const auto begin = Clock::now();
+  EXPECT_FALSE(bench.server->drain(std::chrono::milliseconds(200)));
+  EXPECT_TRUE(stuck.closed_within(5000));
+  bench.server->stop();
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(8));
+  EXPECT_EQ(bench.server->open_connections(), 0);
+  EXPECT_EQ(bench.server->open_streams(), 0);
+}
+
+TEST(Lifecycle, StopWithoutStartAndTwice) {
+  api::test::ApiBench api;
+  Server never(quick_options().http, api.service);
+  never.stop();
+  Server bound(quick_options().http, api.service);
+  ASSERT_TRUE(bound.bind().ok());
+  bound.stop();
+  bound.stop();
+}
+
+}  // namespace
+}  // namespace quire::http::test
