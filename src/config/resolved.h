@@ -83,6 +83,7 @@ struct HttpSettings {
   std::int32_t keep_alive_seconds = 5;
   std::int32_t header_timeout_seconds = 30;
   std::int32_t write_timeout_seconds = 120;    // a client that never reads
+  std::int32_t heartbeat_seconds = 15;         // silence on a stream before a comment line
   std::int32_t shutdown_timeout_seconds = 30;  // drain bound after SIGTERM
   std::int32_t io_threads = 1, tokenizer_threads = 1;
   bool access_log = true;

@@ -42,6 +42,7 @@ ApiBench::ApiBench(BenchOptions options) {
   parts->max_token_bytes = 64;
   model = parts;
   service = std::make_shared<Service>(options.settings, metrics, health);
+  for (int i = 0; i < 200 && health->verdict().text.find("loading") == std::string::npos; ++i) (void)mailbox.wait(10);  // the monitor looks by itself
   if (options.attach) attach();
 }
 
@@ -52,7 +53,7 @@ ApiBench::~ApiBench() {
 
 void ApiBench::attach() {
   health->attach(engine);
-  for (int i = 0; i < 200 && !health->ready(); ++i) (void)mailbox.wait(10);  // the monitor looks by itself
+  for (int i = 0; i < 200 && !health->ready(); ++i) (void)mailbox.wait(10);
   service->attach(model);
 }
 
