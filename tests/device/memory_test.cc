@@ -1,0 +1,160 @@
+// Device memory: who owns what, what is counted, and a workspace whose plan and use can never disagree by a byte.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "device/cpu/cpu_device.h"
+#include "device/workspace.h"
+#include "kit/seed.h"
+
+namespace quire::device {
+namespace {
+
+TEST(Buffer, IsZeroedAlignedAndCounted) {
+  CpuDevice device(1, {});
+  std::size_t total = 0;
+  std::vector<Buffer> buffers;
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{63}, std::size_t{4096}, std::size_t{4097}, std::size_t{3} << 20}) {
+    buffers.push_back(device.allocate(bytes, "x").value());
+    total += bytes;
+    EXPECT_EQ(device.allocated_bytes(), total);
+    EXPECT_EQ(buffers.back().bytes(), bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffers.back().data()) % 64, 0u);
+    EXPECT_TRUE(std::all_of(buffers.back().data(), buffers.back().data() + bytes, [](std::byte b) { return b == std::byte{0}; }));
+    std::fill_n(buffers.back().data(), bytes, std::byte{0xff});
+  }
+  buffers.erase(buffers.begin() + 1);
+  EXPECT_EQ(device.allocated_bytes(), total - 63);
+  buffers.clear();
+  EXPECT_EQ(device.allocated_bytes(), 0u);
+}
+
+TEST(Buffer, MovingNeverCountsOrFreesTwice) {
+  CpuDevice device(1, {});
+  Buffer a = device.allocate(100, "a").value();
+  std::byte* const where = a.data();
+  Buffer b(std::move(a));
+  EXPECT_EQ(b.data(), where);
+  EXPECT_EQ(device.allocated_bytes(), 100u);
+  {
+    Buffer c = device.allocate(30, "c").value();
+    b = std::move(c);
+  }
+  EXPECT_EQ(device.allocated_bytes(), 30u);
+  EXPECT_EQ(b.bytes(), 30u);
+  b = Buffer();
+  EXPECT_EQ(b.data(), nullptr);
+  EXPECT_EQ(device.allocated_bytes(), 0u);
+}
+
+TEST(Buffer, NothingIsAllowedAndCostsNothing) {
+  CpuDevice device(1, {});
+  device.seal();
+  const Buffer none = device.allocate(0, "nothing").value();
+  EXPECT_EQ(none.data(), nullptr);
+  EXPECT_EQ(device.allocations_after_seal(), 0u);
+}
+
+TEST(Buffer, WhatCannotBeAllocatedIsRefusedByName) {
+  CpuDevice device(1, {});
+  for (const std::size_t bytes : {std::size_t{1} << 60, SIZE_MAX, SIZE_MAX - 4096}) {
+    const auto got = device.allocate(bytes, "the KV cache");
+    ASSERT_FALSE(got.ok());
+    EXPECT_EQ(got.error().code, ErrorCode::kResourceExhausted);
+    EXPECT_NE(got.error().message.find("the KV cache"), std::string::npos);
+    EXPECT_NE(got.error().message.find(std::to_string(bytes)), std::string::npos);
+  }
+  EXPECT_EQ(device.allocated_bytes(), 0u);
+}
+
+TEST(Device, CountsAllocationsAfterTheSeal) {
+  CpuDevice device(1, {});
+  const Buffer before = device.allocate(10, "before").value();
+  EXPECT_EQ(device.allocations_after_seal(), 0u);
+  device.seal();
+  const Buffer one = device.allocate(10, "one").value();
+  const Buffer two = device.allocate(10, "two").value();
+  EXPECT_EQ(device.allocations_after_seal(), 2u);
+}
+
+TEST(Device, ProfileDescribesThisMachine) {
+  const DeviceProfile p = read_cpu_profile();
+  EXPECT_EQ(p.family, "cpu");
+  EXPECT_FALSE(p.name.empty());
+  EXPECT_GE(p.num_cores, 1);
+  EXPECT_GT(p.free_bytes, 0);
+  EXPECT_LE(p.free_bytes, p.total_bytes);
+}
+
+struct Piece {
+  DType dtype;
+  std::int64_t rows, columns;
+  TensorView view = {};
+};
+
+struct Pieces {
+  std::vector<Piece> list;
+  template <class V>
+  void visit(V& v) {
+    for (Piece& p : list) v.tensor(p.view, p.dtype, {p.rows, p.columns});
+  }
+};
+
+Pieces random_pieces(std::mt19937_64& rng) {
+  constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI32, DType::kI64, DType::kU8};
+  Pieces pieces;
+  for (std::size_t i = 0; i < 1 + rng() % 12; ++i)
+    pieces.list.push_back({kTypes[rng() % 6], static_cast<std::int64_t>(rng() % 40), static_cast<std::int64_t>(1 + rng() % 90)});
+  return pieces;
+}
+
+TEST(Workspace, PiecesAreAlignedInsideAndApart) {
+  auto rng = test::seeded_rng();
+  for (int round = 0; round < 200; ++round) {
+    Pieces pieces = random_pieces(rng);
+    WorkspaceCounter count;
+    pieces.visit(count);
+    CpuDevice device(1, {});
+    const Buffer buffer = device.allocate(count.bytes(), "workspace").value();
+    WorkspaceCarver carve(buffer.data(), buffer.bytes());
+    pieces.visit(carve);
+    carve.finish();
+    const std::byte* last = buffer.data();
+    for (const Piece& p : pieces.list) {
+      const auto* begin = static_cast<const std::byte*>(p.view.data);
+      EXPECT_GE(begin, last);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(begin) % kWorkspaceAlignment, reinterpret_cast<std::uintptr_t>(buffer.data()) % kWorkspaceAlignment);
+      EXPECT_EQ(p.view.num_bytes(), static_cast<std::size_t>(p.rows * p.columns) * dtype_bytes(p.dtype));
+      last = begin + p.view.num_bytes();
+    }
+    EXPECT_LE(last, buffer.data() + buffer.bytes());
+  }
+}
+
+// A plan and a use that differ by the smallest amount: one byte of the buffer, or one byte of one tensor across an alignment step.
+TEST(WorkspaceDeath, ADifferenceOfOneByteIsNoticed) {
+  Pieces pieces{{{DType::kU8, 1, 256}, {DType::kF32, 3, 64}}};
+  WorkspaceCounter count;
+  pieces.visit(count);
+  EXPECT_EQ(count.bytes(), 256u + 768u);
+  std::vector<std::byte> memory(4096);
+  const auto carve = [&](Pieces p, std::size_t bytes) {
+    WorkspaceCarver c(memory.data(), bytes);
+    p.visit(c);
+    c.finish();
+  };
+  carve(pieces, count.bytes());
+  EXPECT_DEATH(carve(pieces, count.bytes() - 1), "workspace overrun");
+  EXPECT_DEATH(carve(pieces, count.bytes() + 1), "planned and carved differently");
+  Pieces larger = pieces;
+  larger.list[0].columns = 257;
+  EXPECT_DEATH(carve(larger, count.bytes()), "workspace overrun");
+  Pieces fewer = pieces;
+  fewer.list.pop_back();
+  EXPECT_DEATH(carve(fewer, count.bytes()), "planned and carved differently");
+}
+
+}  // namespace
+}  // namespace quire::device
