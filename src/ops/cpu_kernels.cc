@@ -29,17 +29,30 @@ std::span<const device::CpuKernel> cpu_kernels() {
   return kKernels;
 }
 
+namespace {
+
+// Instruction sets of this build that calls may be dispatched to, best in the lowest bit. Highway's SupportedTargets() also points its
+// dispatch at everything the machine has, whatever was disabled before; Update() puts the limit back.
+std::int64_t dispatched_targets() {
+  const std::int64_t targets = hwy::SupportedTargets();
+  hwy::GetChosenTarget().Update(targets);
+  return targets & HWY_TARGETS;
+}
+
+}  // namespace
+
 std::string cpu_isa() {
-  const std::int64_t supported = hwy::SupportedTargets() & HWY_TARGETS;
+  const std::int64_t supported = dispatched_targets();
   return hwy::TargetName(supported & -supported);  // lower bits are better targets
 }
 
 Status limit_cpu_isa(const std::string& name) {
   std::string have;
-  for (std::int64_t left = hwy::SupportedTargets() & HWY_TARGETS; left != 0; left &= left - 1) {
+  for (std::int64_t left = dispatched_targets(); left != 0; left &= left - 1) {
     const std::int64_t target = left & -left;
     if (name == hwy::TargetName(target)) {
       hwy::DisableTargets(target - 1);
+      (void)dispatched_targets();
       return {};
     }
     have += (have.empty() ? "" : ", ") + std::string(hwy::TargetName(target));

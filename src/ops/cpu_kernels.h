@@ -38,7 +38,7 @@ void cpu_sample(const void* params, std::int64_t begin, std::int64_t end);
 [[nodiscard]] std::span<const device::CpuKernel> cpu_kernels();
 // The instruction set that calls are dispatched to on this machine, e.g. "AVX3".
 [[nodiscard]] std::string cpu_isa();
-// Limits dispatch to an instruction set of this build ("SSE4", "AVX2", "AVX3"); an error names those that this machine has.
+// Limits dispatch to an instruction set of this build ("SCALAR", "SSE4", "AVX2", "AVX3"); an error names those that this machine has.
 // Process-wide; call before any kernel runs.
 [[nodiscard]] Status limit_cpu_isa(const std::string& name);
 

@@ -1,5 +1,6 @@
 #include "ops/sample.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace quire::ops {
@@ -18,7 +19,7 @@ Result<SamplingState> encode_sampling(const SamplingParams& p, std::int32_t num_
   s.num_prompt_tokens = num_prompt_tokens;
   s.min_tokens = p.min_tokens;
   for (const auto& [id, value] : p.logit_bias) lists.push_back(id);
-  for (const auto& [id, value] : p.logit_bias) lists.push_back(std::bit_cast<std::int32_t>(value));
+  for (const auto& [id, value] : p.logit_bias) lists.push_back(std::bit_cast<std::int32_t>(std::clamp(value, -100.0f, 100.0f)));
   s.num_bias = static_cast<std::int32_t>(p.logit_bias.size());
   lists.insert(lists.end(), p.allowed_token_ids.begin(), p.allowed_token_ids.end());
   s.num_allowed = static_cast<std::int32_t>(p.allowed_token_ids.size());
@@ -27,10 +28,11 @@ Result<SamplingState> encode_sampling(const SamplingParams& p, std::int32_t num_
   s.num_end = static_cast<std::int32_t>((p.ignore_eos ? 0 : p.eos_token_ids.size()) + p.stop_token_ids.size());
   const std::size_t bad_begin = lists.size();
   for (const auto& word : p.bad_words) {
+    if (word.empty()) continue;  // says nothing
+    ++s.num_bad_words;
     lists.push_back(static_cast<std::int32_t>(word.size()));
     lists.insert(lists.end(), word.begin(), word.end());
   }
-  s.num_bad_words = static_cast<std::int32_t>(p.bad_words.size());
   s.num_bad_entries = static_cast<std::int32_t>(lists.size() - bad_begin);
   if (lists.size() > static_cast<std::size_t>(kMaxSamplingListEntries))
     return Error{ErrorCode::kInvalidArgument,

@@ -30,7 +30,8 @@ struct SamplingState {
   std::int32_t num_prompt_logprobs;  // likewise
 };
 
-// Encodes parameters; refuses (kTooLarge, naming the limit) lists that do not fit kMaxSamplingListEntries.
+// Encodes parameters; biases are clamped to [-100, 100]. Refuses (kInvalidArgument, naming the limit) lists that do not fit
+// kMaxSamplingListEntries.
 [[nodiscard]] Result<SamplingState> encode_sampling(const SamplingParams& params, std::int32_t num_prompt_tokens, std::vector<std::int32_t>& lists);
 
 enum class LogitsUse : std::int32_t {
@@ -50,7 +51,7 @@ struct LogitsResult {
   std::int32_t token;   // chosen or scored
   std::int32_t rank;    // 1: the argmax; 0 when no log-probability was wanted
   float logprob;
-  std::int32_t failed;  // 1: the row holds a NaN or +infinity; token is not valid
+  std::int32_t failed;  // 1: the row holds a NaN or +infinity; 2: every token is masked. The token is then not the model's choice
 };
 
 struct SampleParams {
