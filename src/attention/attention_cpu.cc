@@ -91,6 +91,7 @@ void attend_unit(const attention::AttnParams& p, const attention::AttnWork& work
   const std::int64_t d = p.head_dim;
   for (std::int32_t r = 0; r < u.num_rows; ++r) {
     total[r] = RowState{-std::numeric_limits<float>::infinity(), 0.0f, u.out[r]};
+    std::fill(u.out[r], u.out[r] + d, 0.0f);  // also what a row that sees nothing gives
     part[r].acc = part_acc + r * d;
   }
   const std::int32_t* blocks = p.block_table + work.table_row * p.block_table_stride;
@@ -108,6 +109,7 @@ void attend_unit(const attention::AttnParams& p, const attention::AttnWork& work
       if (u.length[r] > from) merge_partition(total[r], part[r], d);
   }
   for (std::int32_t r = 0; r < u.num_rows; ++r) {
+    if (total[r].sum == 0.0f) continue;  // no key seen, or all scores -inf: zeros
     const float scale = 1.0f / total[r].sum;
     for (std::int64_t i = 0; i < d; ++i) u.out[r][i] *= scale;
   }

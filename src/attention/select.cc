@@ -22,8 +22,9 @@ std::vector<std::string> reasons_against(const BackendCaps& row, const AttnProbl
   refuse(q.head_dim < row.min_head_dim || q.head_dim > row.max_head_dim || q.head_dim % row.head_dim_multiple != 0,
          "head size " + std::to_string(q.head_dim) + " is not a multiple of " + std::to_string(row.head_dim_multiple) + " in " + std::to_string(row.min_head_dim) + ".." +
              std::to_string(row.max_head_dim));
-  refuse(q.group() > row.max_group, std::to_string(q.group()) + " query heads per KV head is above " + std::to_string(row.max_group));
-  refuse(q.block_size % row.block_size_multiple != 0, "block size " + std::to_string(q.block_size) + " is not a multiple of " + std::to_string(row.block_size_multiple));
+  refuse(q.num_kv_heads <= 0 || q.num_heads % q.num_kv_heads != 0, std::to_string(q.num_heads) + " query heads do not divide among " + std::to_string(q.num_kv_heads) + " KV heads");
+  refuse(q.num_kv_heads > 0 && q.num_heads % q.num_kv_heads == 0 && q.group() > row.max_group, std::to_string(q.num_kv_heads > 0 ? q.group() : 0) + " query heads per KV head is above " + std::to_string(row.max_group));
+  refuse(q.block_size <= 0 || q.block_size % row.block_size_multiple != 0, "block size " + std::to_string(q.block_size) + " is not a multiple of " + std::to_string(row.block_size_multiple));
   refuse(std::find(row.kv_dtypes.begin(), row.kv_dtypes.end(), q.kv_dtype) == row.kv_dtypes.end(), std::string("KV type ") + dtype_name(q.kv_dtype) + " is not supported");
   return reasons;
 }

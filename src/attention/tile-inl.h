@@ -30,6 +30,9 @@ inline constexpr std::size_t kGroupRows = 4;  // rows that share one pass over a
 // Cells scored together: enough chains to hide the latency of a multiply-add, few enough for the register file.
 inline constexpr std::size_t kCellsAtOnce = HWY_TARGET <= HWY_AVX3 ? 4 : 1;
 
+// What exponents are taken relative to. A row whose scores are all -inf so far keeps weights of 0 (not NaN), as the reference says.
+HWY_INLINE float softmax_origin(float max) { return max == -std::numeric_limits<float>::infinity() ? 0.0f : max; }
+
 // Running softmax of one query row.
 struct RowState {
   float max, sum;
@@ -92,11 +95,11 @@ HWY_INLINE float softmax_tile(float* scores, std::int32_t valid, float scale, Ro
     hn::Store(s, d, scores + t);
     best = hn::Max(best, s);
   }
-  const float max = std::max(state.max, hn::GetLane(hn::MaxOfLanes(d, best)));
-  const float shrink = hn::GetLane(exp_f32(d, hn::Set(d, state.max - max)));
+  const float max = std::max(state.max, hn::GetLane(hn::MaxOfLanes(d, best))), origin = softmax_origin(max);
+  const float shrink = hn::GetLane(exp_f32(d, hn::Set(d, state.max - origin)));
   auto sum = hn::Zero(d);
   for (std::size_t t = 0; t < attention::kTileTokens; t += kTileLanes) {
-    const auto p = exp_f32(d, hn::Sub(hn::Load(d, scores + t), hn::Set(d, max)));
+    const auto p = exp_f32(d, hn::Sub(hn::Load(d, scores + t), hn::Set(d, origin)));
     hn::Store(p, d, scores + t);
     sum = hn::Add(sum, p);
   }
@@ -170,8 +173,8 @@ HWY_INLINE void attend_tile(const TileView<T>& tile, const float* const* q, cons
 // Log-sum-exp merge of a later partition into the row's total.
 HWY_INLINE void merge_partition(RowState& total, const RowState& part, std::int64_t head_dim) {
   const TileTag d;
-  const float max = std::max(total.max, part.max);
-  const float a = hn::GetLane(exp_f32(d, hn::Set(d, total.max - max))), b = hn::GetLane(exp_f32(d, hn::Set(d, part.max - max)));
+  const float max = std::max(total.max, part.max), origin = softmax_origin(max);
+  const float a = hn::GetLane(exp_f32(d, hn::Set(d, total.max - origin))), b = hn::GetLane(exp_f32(d, hn::Set(d, part.max - origin)));
   for (std::int64_t i = 0; i < head_dim; ++i) total.acc[i] = total.acc[i] * a + part.acc[i] * b;
   total.sum = total.sum * a + part.sum * b;
   total.max = max;

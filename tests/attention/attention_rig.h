@@ -1,0 +1,54 @@
+// A KvBatch on a CPU device with its plan: runs a backend over it, and what the tests of attention compare.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attention/backend.h"
+#include "attention/plan.h"
+#include "device/cpu/cpu_device.h"
+#include "kit/guarded_buffer.h"
+#include "kit/kv_fixture.h"
+
+namespace quire::test {
+
+[[nodiscard]] const attention::BackendCaps& backend_named(const std::string& name);
+
+inline constexpr const char* kBackends[] = {"CPU_UNIFIED", "CPU_SPLIT"};
+
+// The device arrays of one step. Block tables lie in permuted state rows with NaN blocks' ids between them.
+struct AttentionStep {
+  explicit AttentionStep(const KvBatch& batch, int threads = 1);
+  // The rows of the batch in order; padding rows have no work. Output elements that no work owns stay NaN.
+  [[nodiscard]] std::vector<float> run(const std::string& backend, std::int64_t extra_launch = 0);
+  void launch(device::Stream& stream, const std::string& backend, std::int64_t extra_launch);
+
+  const KvBatch& b;
+  float scale;
+  std::shared_ptr<device::CpuDevice> device;
+  std::unique_ptr<device::Stream> stream;
+  std::vector<std::byte> pool;  // a copy, padded so that it can be misaligned against the page
+  std::vector<float> queries;
+  GuardedBuffer out;
+  std::vector<std::int32_t> tables;
+  std::int64_t table_stride = 0;
+  std::vector<attention::AttnWork> decode, prefill, all;
+  std::int32_t counts[3] = {0, 0, 0};
+};
+
+// A case over one sequence shape per entry of `lens`: (query, sequence) lengths.
+struct ShapeCase {
+  DType dtype = DType::kF32;
+  std::int32_t num_heads = 4, num_kv_heads = 2, head_dim = 64, block_size = 16;
+  std::vector<std::pair<std::int32_t, std::int32_t>> lens = {};
+  std::int32_t padding_rows = 1;
+  double magnitude = 1.0;
+  [[nodiscard]] KvCase kv_case() const;
+  [[nodiscard]] std::string describe() const;
+};
+
+// Rows of one sequence.
+[[nodiscard]] std::vector<float> rows_of(const KvBatch& b, const std::vector<float>& out, std::size_t sequence);
+
+}  // namespace quire::test

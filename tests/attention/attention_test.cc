@@ -1,0 +1,117 @@
+// Both CPU backends against the float64 twin: every head size, group, block size and storage type, at lengths around tiles and partitions.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "attention/attention_rig.h"
+#include "attention/params.h"
+#include "kit/bounds.h"
+#include "kit/compare.h"
+#include "kit/seed.h"
+
+namespace quire {
+namespace {
+
+using reference::Matrix;
+using test::ShapeCase;
+
+// Keys or values of one head of a sequence, positions [0, n).
+Matrix head_rows(const test::KvBatch& b, const Matrix& m, std::size_t sequence, std::int64_t kv_head, std::int64_t n) {
+  const std::int64_t d = b.shape.head_dim;
+  Matrix out(n, d);
+  for (std::int64_t t = 0; t < n; ++t)
+    for (std::int64_t i = 0; i < d; ++i) out.at(t, i) = m.at(b.token_start[sequence] + t, kv_head * d + i);
+  return out;
+}
+
+// Twin and bounds row by row from the fixture's plain matrices: independent of pool, layout and tables.
+void expect_right(const test::KvBatch& b, float scale, const std::vector<float>& got, const std::string& what) {
+  const std::int64_t d = b.shape.head_dim, group = b.shape.num_heads / b.shape.num_kv_heads;
+  test::Precision precision;
+  precision.attention_part_tokens = attention::kTileTokens;
+  std::vector<double> want(got.size(), std::nan("")), bounds(got.size(), 0.0);  // rows of no sequence keep their poison
+  for (std::size_t s = 0; s < b.shape.seq_lens.size(); ++s)
+    for (std::int64_t i = 0; i < b.shape.query_lens[s]; ++i)
+      for (std::int64_t h = 0; h < b.shape.num_heads; ++h) {
+        const std::int64_t row = b.batch.query_start_loc[s] + i, n = b.shape.seq_lens[s] - b.shape.query_lens[s] + i + 1;
+        const Matrix keys = head_rows(b, b.keys, s, h / group, n), values = head_rows(b, b.values, s, h / group, n);
+        const auto query = b.queries.row(row).subspan(static_cast<std::size_t>(h * d), static_cast<std::size_t>(d));
+        const auto exact = reference::attend(query, keys, values, static_cast<double>(scale));
+        const auto bound = test::attend_bounds(query, keys, values, static_cast<double>(scale), precision);
+        const auto at = static_cast<std::ptrdiff_t>(row * b.queries.cols + h * d);
+        std::copy(exact.out.begin(), exact.out.end(), want.begin() + at);
+        std::copy(bound.out.begin(), bound.out.end(), bounds.begin() + at);
+      }
+  const auto c = test::compare(test::widen(std::span<const float>(got)), want, bounds);
+  EXPECT_TRUE(c.equal) << what << ": " << c.report;
+}
+
+void check(const ShapeCase& c, std::mt19937_64& rng) {
+  SCOPED_TRACE(c.describe());
+  const test::KvBatch b = test::make_kv_batch(c.kv_case(), rng);
+  test::AttentionStep step(b);
+  const auto unified = step.run("CPU_UNIFIED"), split = step.run("CPU_SPLIT");
+  expect_right(b, step.scale, unified, "CPU_UNIFIED");
+  const auto same = test::compare_bits(split, unified);
+  EXPECT_TRUE(same.equal) << "split and unified differ: " << same.report;
+}
+
+constexpr std::int32_t kHeadDims[] = {8, 16, 32, 64, 80, 96, 112, 120, 128, 160, 192, 224, 256};
+constexpr std::int32_t kGroups[] = {1, 2, 3, 4, 7, 8, 16, 32};
+constexpr std::int32_t kBlockSizes[] = {16, 32, 48, 64, 128};
+constexpr std::int32_t kLengths[] = {1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129};
+constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+
+// Every head size with every group; storage, block size and lengths rotate.
+class HeadDims : public ::testing::TestWithParam<std::int32_t> {};
+INSTANTIATE_TEST_SUITE_P(Sizes, HeadDims, ::testing::ValuesIn(kHeadDims));
+TEST_P(HeadDims, EveryGroup) {
+  auto rng = test::seeded_rng();
+  for (const std::int32_t group : kGroups) {
+    ShapeCase c{.dtype = kTypes[rng() % 3], .head_dim = GetParam(), .block_size = kBlockSizes[rng() % 5]};
+    c.num_kv_heads = group <= 4 ? 2 : 1;
+    c.num_heads = group * c.num_kv_heads;
+    const auto length = [&] { return kLengths[rng() % 11]; };
+    const std::int32_t decode = length(), whole = std::min(length(), 17), cached = length();
+    c.lens = {{1, decode}, {whole, whole}, {3, cached + 3}};
+    check(c, rng);
+  }
+}
+
+TEST(AttentionReference, EveryStorageAndBlockSize) {
+  auto rng = test::seeded_rng();
+  for (const DType dtype : kTypes)
+    for (const std::int32_t block : kBlockSizes)
+      for (const std::int32_t d : {10, 40, 64})  // 10: no whole vector, 40: a vector and a tail
+        check({.dtype = dtype, .head_dim = d, .block_size = block, .lens = {{1, 130}, {2, 66}, {0, 40}, {33, 33}, {1, 1}, {5, 70}}}, rng);
+}
+
+TEST(AttentionReference, AroundTilesAndPartitions) {
+  auto rng = test::seeded_rng();
+  for (const std::int32_t n : {63, 64, 65, 511, 512, 513, 575, 577, 1023, 1024, 1025, 1100})
+    for (const std::int32_t group : {1, 3, 8}) {
+      ShapeCase c{.dtype = kTypes[rng() % 3], .num_heads = group, .num_kv_heads = 1, .head_dim = 32, .block_size = kBlockSizes[rng() % 5]};
+      c.lens = {{1, n}, {4, n + 1}};
+      check(c, rng);
+    }
+}
+
+// Sharp distributions: rescaling between tiles is the whole result.
+TEST(AttentionReference, LargeScores) {
+  auto rng = test::seeded_rng();
+  check({.dtype = DType::kF32, .head_dim = 64, .lens = {{1, 700}, {5, 5}, {9, 200}}, .magnitude = 3.0}, rng);
+}
+
+TEST(AttentionReference, RandomRaggedBatches) {
+  auto rng = test::seeded_rng();
+  for (int round = 0; round < 12; ++round) {
+    test::KvCase c = ShapeCase{.dtype = kTypes[round % 3], .num_heads = 6, .num_kv_heads = 2, .head_dim = 16, .block_size = kBlockSizes[rng() % 5], .padding_rows = 3}.kv_case();
+    test::randomise_lengths(c, rng, 7, 90);
+    const test::KvBatch b = test::make_kv_batch(c, rng);
+    test::AttentionStep step(b);
+    for (const char* backend : test::kBackends) expect_right(b, step.scale, step.run(backend), backend);
+  }
+}
+
+}  // namespace
+}  // namespace quire
