@@ -1,0 +1,126 @@
+#include "commands/run.h"
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <cstdio>
+#include <string>
+
+#include "base/log.h"
+#include "commands/startup.h"
+
+namespace quire::commands {
+namespace {
+
+constexpr int kFailure = 1;
+// No token for this long means that something is stuck; the answer so far has been printed.
+constexpr int kEventTimeoutMs = 600'000;
+
+int report(const Error& error) {
+  std::fprintf(stderr, "quire run: error: %s\n", error.to_string().c_str());
+  return error.code == ErrorCode::kInvalidArgument ? config::kUsageExitCode : kFailure;
+}
+
+Result<std::vector<TokenId>> prompt_tokens(const config::RunRequest& request, const Prepared& p) {
+  if (!request.chat) return p.tokenizer->encode(request.prompt, true);
+  if (p.chat_template == nullptr) return invalid("this model has no chat template; give one with --chat-template or leave --chat out", "--chat");
+  text::ChatTemplateInput input;
+  input.messages_json = boost::json::serialize(boost::json::array{boost::json::object{{"role", "user"}, {"content", request.prompt}}});
+  auto rendered = p.chat_template->render(input, false);
+  if (!rendered.ok()) return rendered.error();
+  return std::move(rendered).value().tokens;
+}
+
+SamplingParams sampling(const config::RunRequest& request, const Prepared& p) {
+  const model::GenerationDefaults& d = p.config.api.defaults;
+  SamplingParams s;
+  s.temperature = request.temperature.value_or(d.temperature.value_or(1.0));
+  s.top_p = request.top_p.value_or(d.top_p.value_or(1.0));
+  s.top_k = static_cast<std::int32_t>(std::max<std::int64_t>(0, request.top_k.value_or(d.top_k.value_or(0))));
+  s.min_p = d.min_p.value_or(0.0);
+  s.repetition_penalty = d.repetition_penalty.value_or(1.0);
+  s.max_tokens = static_cast<std::int32_t>(request.max_tokens);
+  s.seed = static_cast<std::uint64_t>(request.seed.value_or(0));
+  s.eos_token_ids = p.config.model.eos_token_ids;
+  for (const TokenId id : d.eos_token_ids)
+    if (std::find(s.eos_token_ids.begin(), s.eos_token_ids.end(), id) == s.eos_token_ids.end()) s.eos_token_ids.push_back(id);
+  return s;
+}
+
+struct RunAnswer {
+  std::string text;
+  engine::FinishEvent finish;
+};
+
+// Prints pieces as they come unless `quiet`.
+Result<RunAnswer> follow(engine::EventQueue& events, text::IncrementalDetokenizer& detokenizer, const std::vector<TokenId>& ends, bool quiet) {
+  RunAnswer out;
+  const auto show = [&](const std::string& piece) {
+    out.text += piece;
+    if (quiet) return;
+    std::fwrite(piece.data(), 1, piece.size(), stdout);
+    std::fflush(stdout);
+  };
+  while (events.wait(kEventTimeoutMs)) {
+    for (const engine::AddressedEvent& e : events.drain()) {
+      if (const auto* token = std::get_if<engine::TokenEvent>(&e.event)) {
+        if (std::find(ends.begin(), ends.end(), token->token) == ends.end()) show(detokenizer.push(token->token));
+      } else if (const auto* finish = std::get_if<engine::FinishEvent>(&e.event)) {
+        show(detokenizer.finish());
+        out.finish = *finish;
+        if (finish->error.has_value()) return *finish->error;
+        return out;
+      }
+    }
+  }
+  return Error{ErrorCode::kInternal, "no token for 10 minutes", {}};
+}
+
+const char* reason_name(FinishReason r) {
+  switch (r) {
+    case FinishReason::kStop: return "stop";
+    case FinishReason::kLength: return "length";
+    case FinishReason::kAbort: return "abort";
+    case FinishReason::kError: return "error";
+  }
+  return "?";
+}
+
+}  // namespace
+
+int run(const config::RunCommand& command) {
+  StartupTimeline timeline;
+  auto prepared = prepare(command.options, timeline);
+  if (!prepared.ok()) return report(prepared.error());
+  const Prepared& p = prepared.value();
+  auto tokens = prompt_tokens(command.request, p);
+  if (!tokens.ok()) return report(tokens.error());
+  engine::HealthMonitor health;
+  auto loaded = LoadedModel::load(p, std::make_shared<engine::Metrics>(metrics_config(p.config)), health, timeline);
+  if (!loaded.ok()) return report(loaded.error());
+  QUIRE_LOG_INFO("start-up: {}", timeline.text());
+
+  engine::GenerateRequest request{.prompt = tokens.value(), .sampling = sampling(command.request, p), .client_id = "run"};
+  const auto room = p.config.engine.scheduler.max_model_len - static_cast<std::int32_t>(tokens->size());
+  request.sampling.max_tokens = std::max(1, std::min(request.sampling.max_tokens, room));
+  const std::vector<TokenId> ends = request.sampling.eos_token_ids;
+  auto events = std::make_shared<engine::EventQueue>();
+  const auto id = loaded.value()->engine()->submit(std::move(request), command.request.seed.has_value(), events);
+  if (!id.ok()) return report(id.error());
+  const bool json = command.options.boolean("json");
+  text::IncrementalDetokenizer detokenizer(p.tokenizer, tokens.value(), true);
+  const auto answer = follow(*events, detokenizer, ends, json);
+  if (!answer.ok()) return report(answer.error());
+  if (json) {
+    const boost::json::object out{{"model", p.config.api.served_names.front()},
+                                  {"text", answer->text},
+                                  {"finish_reason", reason_name(answer->finish.reason)},
+                                  {"usage", {{"prompt_tokens", answer->finish.num_prompt_tokens}, {"completion_tokens", answer->finish.num_output_tokens}}}};
+    std::printf("%s\n", boost::json::serialize(out).c_str());
+  } else {
+    std::printf("\n");
+  }
+  return 0;
+}
+
+}  // namespace quire::commands

@@ -1,0 +1,154 @@
+#include "commands/serve.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <atomic>
+#include <boost/json/serialize.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <optional>
+#include <thread>
+
+#include "api/service.h"
+#include "base/log.h"
+#include "commands/startup.h"
+#include "config/print.h"
+#include "http/server.h"
+
+namespace quire::commands {
+namespace {
+
+constexpr int kFailure = 1;
+
+// SIGTERM and SIGINT are taken by the main thread alone; every other thread inherits the mask.
+sigset_t block_stop_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  signal(SIGPIPE, SIG_IGN);  // a client that went away is an error of its own write
+  return set;
+}
+
+std::optional<int> wait_signal(const sigset_t& set, std::chrono::milliseconds bound) {
+  const timespec t{.tv_sec = bound.count() / 1000, .tv_nsec = bound.count() % 1000 * 1'000'000};
+  const int got = sigtimedwait(&set, nullptr, &t);
+  return got > 0 ? std::optional(got) : std::nullopt;
+}
+
+int report(const Error& error) {
+  std::fprintf(stderr, "quire serve: error: %s\n", error.to_string().c_str());
+  return error.code == ErrorCode::kInvalidArgument ? config::kUsageExitCode : kFailure;
+}
+
+// Work on another thread while the main thread listens for signals.
+template <class Work>
+class Background {
+ public:
+  explicit Background(Work work) : thread_([this, work = std::move(work)]() mutable { work(); done_.store(true); }) {}
+  // True when the work is done, false when a stop signal came first.
+  [[nodiscard]] bool wait(const sigset_t& set) {
+    while (!done_.load())
+      if (wait_signal(set, std::chrono::milliseconds(20)).has_value()) return false;
+    return true;
+  }
+
+ private:
+  std::atomic<bool> done_{false};
+  std::jthread thread_;
+};
+
+struct Parts {
+  Prepared prepared;
+  std::shared_ptr<engine::Metrics> metrics;
+  std::shared_ptr<engine::HealthMonitor> health = std::make_shared<engine::HealthMonitor>();
+  std::shared_ptr<api::Service> service;
+  std::unique_ptr<LoadedModel> model;   // before the server: sessions use the engine
+  std::unique_ptr<http::Server> server;
+};
+
+// Ends the process at once: loading and draining cannot be interrupted, and nothing here needs to be written back.
+[[noreturn]] void leave_now(const char* why) {
+  QUIRE_LOG_WARN("{}", why);
+  spdlog::default_logger()->flush();
+  std::_Exit(kFailure);
+}
+
+int run_until_signal(Parts& p, const sigset_t& set) {
+  for (;;) {
+    if (const auto got = wait_signal(set, std::chrono::milliseconds(200))) {
+      QUIRE_LOG_INFO("signal {}: draining for at most {} s", *got, p.prepared.config.http.shutdown_timeout_seconds);
+      return 0;
+    }
+    const engine::EngineStatus status = p.model->engine()->status();
+    if (status.state == engine::EngineStatus::State::kFailed) {
+      QUIRE_LOG_ERROR("the engine failed: {}", status.failure);
+      return kFailure;
+    }
+  }
+}
+
+void shut_down(Parts& p, const sigset_t& set, bool grace) {
+  Background work([&] {
+    const std::chrono::seconds bound(grace ? p.prepared.config.http.shutdown_timeout_seconds : 0);
+    p.service->set_draining();
+    if (!p.server->drain(bound)) QUIRE_LOG_WARN("some requests had not ended after {} s and were cut off", bound.count());
+    p.model->engine()->stop(std::chrono::milliseconds(0));
+    p.server->stop();
+  });
+  if (!work.wait(set)) leave_now("second signal: leaving without draining");
+  QUIRE_LOG_INFO("stopped");
+}
+
+}  // namespace
+
+int serve(const config::ServeCommand& command) {
+  StartupTimeline timeline;
+  const sigset_t set = block_stop_signals();
+  auto prepared = prepare(command.options, timeline);
+  if (!prepared.ok()) return report(prepared.error());
+  if (command.options.boolean("print-config")) {
+    std::printf("%s\n", boost::json::serialize(config::config_json(prepared->config)).c_str());
+    return 0;
+  }
+  Parts p{.prepared = std::move(prepared).value()};
+  p.metrics = std::make_shared<engine::Metrics>(metrics_config(p.prepared.config));
+  p.service = std::make_shared<api::Service>(p.prepared.config.api, p.metrics, p.health);
+  p.server = std::make_unique<http::Server>(p.prepared.config.http, p.service);
+  const auto port = p.server->bind();
+  if (!port.ok()) return report(port.error());
+  p.server->start();
+  QUIRE_LOG_INFO("listening on {}; /ready answers 503 until the model is loaded", p.server->address());
+  timeline.lap("listening");
+
+  std::optional<Error> failure;
+  {
+    Background loading([&] {
+      auto model = LoadedModel::load(p.prepared, p.metrics, *p.health, timeline);
+      if (model.ok()) {
+        p.model = std::move(model).value();
+      } else {
+        failure = model.error();
+      }
+    });
+    if (!loading.wait(set)) leave_now("signal while loading: leaving");
+  }
+  if (failure.has_value()) {
+    p.server->stop();
+    return report(*failure);
+  }
+  p.health->attach(p.model->engine());
+  p.service->attach(p.model->api_model(p.prepared));
+  QUIRE_LOG_INFO("start-up: {}", timeline.text());
+  QUIRE_LOG_INFO("serving {} on {}", p.prepared.config.api.served_names.front(), p.server->address());
+
+  const int code = run_until_signal(p, set);
+  shut_down(p, set, code == 0);
+  p.health->detach();
+  return code;
+}
+
+}  // namespace quire::commands

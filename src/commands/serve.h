@@ -1,0 +1,10 @@
+// quire serve: bind, load, serve until a signal, drain, stop.
+#pragma once
+#include "config/command_line.h"
+
+namespace quire::commands {
+
+// The process's exit code.
+[[nodiscard]] int serve(const config::ServeCommand& command);
+
+}  // namespace quire::commands

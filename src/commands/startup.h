@@ -1,0 +1,73 @@
+// From a parsed command to a running engine: environment, model, configuration, memory, weights, engine. Used by every subcommand that runs
+// a model. Owns everything that lives as long as the program.
+#pragma once
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/model.h"
+#include "base/result.h"
+#include "config/environment.h"
+#include "config/options.h"
+#include "config/resolved.h"
+#include "device/cpu/cpu_device.h"
+#include "engine/engine.h"
+#include "engine/health.h"
+#include "engine/metrics.h"
+#include "kv/store/kv_store.h"
+#include "model/weights.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace quire::commands {
+
+// Consecutive laps from the process's start on: each begins where the one before ended, so the items add up to the total.
+class StartupTimeline {
+ public:
+  StartupTimeline() : start_(Clock::now()), last_(start_) {}
+  void lap(std::string what);
+  [[nodiscard]] double total_seconds() const;
+  // "environment 0.01 s + weights 0.20 s + ... = 0.31 s"
+  [[nodiscard]] std::string text() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start_, last_;
+  std::vector<std::pair<std::string, double>> laps_;
+};
+
+// What is known before anything large is touched.
+struct Prepared {
+  config::ResolvedConfig config;
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  std::shared_ptr<const text::ChatTemplate> chat_template;  // null: the model has none
+};
+// Environment, logging, folders, config.json, tokenizer, resolution. Logs the banner.
+[[nodiscard]] Result<Prepared> prepare(const config::Options& options, StartupTimeline& timeline);
+
+// A loaded model with its engine. Members are destroyed in reverse: the engine first.
+class LoadedModel {
+ public:
+  // Reports progress through `health` ("loading weights 43 %"). The engine is started.
+  [[nodiscard]] static Result<std::unique_ptr<LoadedModel>> load(const Prepared& prepared, std::shared_ptr<engine::Metrics> metrics, engine::HealthMonitor& health,
+                                                                 StartupTimeline& timeline);
+  [[nodiscard]] const std::shared_ptr<engine::Engine>& engine() const { return engine_; }
+  [[nodiscard]] std::shared_ptr<const api::Model> api_model(const Prepared& prepared) const;
+
+ private:
+  LoadedModel() = default;
+  [[nodiscard]] Status make_engine(const Prepared& prepared, const std::shared_ptr<engine::Metrics>& metrics, StartupTimeline& timeline);
+
+  std::unique_ptr<device::CpuDevice> device_;
+  std::unique_ptr<model::Weights> weights_;
+  std::unique_ptr<kv::KvStore> kv_;
+  std::shared_ptr<engine::Engine> engine_;
+};
+
+[[nodiscard]] engine::MetricsConfig metrics_config(const config::ResolvedConfig& config);
+
+}  // namespace quire::commands

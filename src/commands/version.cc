@@ -1,0 +1,7 @@
+#include "commands/version.h"
+
+namespace quire::commands {
+
+const char* const kVersion = QUIRE_VERSION;
+
+}  // namespace quire::commands
