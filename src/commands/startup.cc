@@ -56,6 +56,13 @@ std::optional<std::string> requested_backend(config::AttentionBackendChoice choi
   return std::nullopt;
 }
 
+// Highway's names of instruction sets are in capitals.
+std::string upper(std::string name) {
+  for (char& c : name)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return name;
+}
+
 void log_lines(const std::string& text) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
@@ -126,7 +133,7 @@ Result<Prepared> prepare(const config::Options& options, StartupTimeline& timeli
   if (!resolved.ok()) return resolved.error();
   auto chat = text::ChatTemplate::load(folders->tokenizer_dir, tokenizer.value(), resolved->api.chat_template_text);
   if (!chat.ok()) return chat.error();
-  if (resolved->engine.cpu_isa != "auto") QUIRE_RETURN_IF_ERROR(ops::limit_cpu_isa(resolved->engine.cpu_isa));
+  if (resolved->engine.cpu_isa != "auto") QUIRE_RETURN_IF_ERROR(ops::limit_cpu_isa(upper(resolved->engine.cpu_isa)));
   log_lines(config::banner(resolved.value(), kVersion));
   timeline.lap("resolution");
   return Prepared{std::move(resolved).value(), std::move(tokenizer).value(), std::move(chat).value()};
