@@ -1,6 +1,8 @@
 #include "commands/startup.h"
 
+#include <condition_variable>
 #include <cstdio>
+#include <mutex>
 #include <thread>
 
 #include "attention/cpu_kernels.h"
@@ -76,22 +78,25 @@ Result<std::unique_ptr<model::WeightSource>> open_weights(const config::Resolved
   return model::open_checkpoint_weights(c.engine.model_dir, c.model, c.engine.relaxed_unused_tensors);
 }
 
-// Tells health and the terminal how far loading is, five times a second, until it goes out of scope.
+// Tells health and the terminal how far loading is, five times a second, until it goes out of scope (at once, not at the next tick).
 class LoadWatcher {
  public:
-  LoadWatcher(const model::LoadProgress& progress, engine::HealthMonitor& health) : thread_([&progress, &health](const std::stop_token& stop) {
+  LoadWatcher(const model::LoadProgress& progress, engine::HealthMonitor& health) : thread_([this, &progress, &health](const std::stop_token& stop) {
     std::int64_t told = -1;
     while (!stop.stop_requested()) {
       const std::int64_t total = progress.parameters_total, percent = total == 0 ? 0 : progress.parameters_done * 100 / total;
       health.set_progress("loading weights " + std::to_string(percent) + " %");
       if (percent / 10 != told / 10 && percent > 0) QUIRE_LOG_INFO("loading weights {} %", percent);
       told = percent;
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, stop, std::chrono::milliseconds(200), [] { return false; });
     }
   }) {}
 
  private:
-  std::jthread thread_;
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::jthread thread_;  // last: it uses the two above
 };
 
 }  // namespace

@@ -2,9 +2,7 @@
 // a model. Owns everything that lives as long as the program.
 #pragma once
 #include <chrono>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
