@@ -1,0 +1,196 @@
+#include "model_layers/layers_rig.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "attention/cpu_kernels.h"
+#include "attention/plan.h"
+#include "kit/guarded_buffer.h"
+#include "ops/cpu_kernels.h"
+#include "reference/rounding.h"
+
+namespace quire::test {
+namespace {
+
+std::vector<device::CpuKernel> all_kernels() {
+  std::vector<device::CpuKernel> all(ops::cpu_kernels().begin(), ops::cpu_kernels().end());
+  all.insert(all.end(), attention::cpu_kernels().begin(), attention::cpu_kernels().end());
+  return all;
+}
+
+const attention::BackendCaps& backend_named(const std::string& name) {
+  for (const auto& row : attention::backend_table())
+    if (row.name == name) return row;
+  QUIRE_CHECK(false) << name;
+  return attention::backend_table()[0];
+}
+
+}  // namespace
+
+reference::Matrix random_parameter(const model::ParameterSpec& parameter, DType dtype) {
+  std::uint64_t seed = 99;
+  for (const char ch : parameter.name) seed = seed * 1099511628211ull + static_cast<unsigned char>(ch);
+  std::mt19937_64 rng(seed);
+  const bool matrix = parameter.shape.size() == 2, norm = parameter.name.find("norm") != std::string::npos;
+  const std::int64_t rows = matrix ? parameter.shape[0] : 1, columns = parameter.shape.back();
+  const bool embedding = parameter.name.find("embed") != std::string::npos;
+  std::normal_distribution<double> normal(norm ? 1.0 : 0.0, norm || !matrix ? 0.3 : embedding ? 1.0 : 1.3 / std::sqrt(static_cast<double>(columns)));
+  reference::Matrix m(rows, columns);
+  for (double& v : m.values) v = reference::round_to(dtype, normal(rng));
+  return m;
+}
+
+Result<model::WeightSource::Raw> RandomWeights::read(const model::ParameterSpec& parameter) {
+  ++reads[parameter.name];
+  bytes_.clear();
+  for (const double v : random_parameter(parameter, dtype_).values) {
+    const std::uint32_t bits = reference::encode(dtype_, v);
+    for (std::size_t i = 0; i < dtype_bytes(dtype_); ++i) bytes_.push_back(static_cast<std::byte>(bits >> (8 * i) & 0xffu));
+  }
+  return Raw{dtype_, bytes_};
+}
+
+model::ModelSpec small_spec(std::int32_t num_kv_heads, std::int32_t head_dim) {
+  model::ModelSpec s;
+  s.architecture = "LlamaForCausalLM";
+  s.model_type = "llama";
+  s.hidden_size = 40;  // never num_heads * head_dim
+  s.intermediate_size = 70;
+  s.num_layers = 2;
+  s.num_heads = 8;
+  s.num_kv_heads = num_kv_heads;
+  s.head_dim = head_dim;
+  s.vocab_size = 91;
+  s.max_position_embeddings = 64;
+  s.rms_norm_eps = 1e-5;
+  return s;
+}
+
+reference::LlamaReference reference_of(const LayersCase& c) {
+  const auto parameters = model::parameters_of(c.spec);
+  const auto load = [&](const std::string& name) {
+    return random_parameter(*std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) { return p.name == name; }), c.dtype);
+  };
+  return reference::LlamaReference(c.spec, load, {.max_model_len = kMaxModelLen, .kv_dtype = c.kv_dtype == DType::kF32 ? std::nullopt : std::optional(c.kv_dtype)});
+}
+
+LayersRig::LayersRig(const LayersCase& layers, const std::vector<std::vector<TokenId>>& s)
+    : c(layers), sequences(s), device(std::make_unique<device::CpuDevice>(layers.threads, all_kernels())), stream(device->make_stream()) {
+  RandomWeights source(c.dtype);
+  model::LoadProgress progress;
+  weights = std::make_unique<model::Weights>(model::Weights::load(*device, c.spec, {c.dtype, kMaxModelLen}, source, progress).value());
+  const auto per_sequence = static_cast<std::int32_t>(ceil_div(kMaxModelLen, std::int64_t{c.block_size}));
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(per_sequence) * sequences.size() + 1);
+  std::iota(ids.begin(), ids.end(), 0);
+  std::mt19937_64 rng(7);
+  std::shuffle(ids.begin(), ids.end(), rng);
+  for (std::size_t i = 0; i < sequences.size(); ++i) blocks_.emplace_back(ids.begin() + static_cast<std::ptrdiff_t>(i) * per_sequence, ids.begin() + static_cast<std::ptrdiff_t>(i + 1) * per_sequence);
+  table_stride_ = per_sequence;
+  const kv::KvLayout layout{c.spec.num_layers, c.spec.num_kv_heads, c.spec.head_dim, c.block_size, std::ssize(ids), c.kv_dtype, kv::CellOrder::kDimMajor, kv::CellOrder::kTokenMajor};
+  kv = std::make_unique<kv::KvStore>(kv::KvStore::create(*device, layout).value());
+  poison({static_cast<std::byte*>(kv->data()), static_cast<std::size_t>(layout.total_bytes())}, c.kv_dtype);
+  device::WorkspaceCounter count;
+  act.visit(count, c.spec, kMaxTokens, kMaxTokens);
+  memory = device->allocate(count.bytes(), "activations").value();
+  device::WorkspaceCarver carve(memory.data(), memory.bytes());
+  act.visit(carve, c.spec, kMaxTokens, kMaxTokens);
+  const auto tokens = static_cast<std::size_t>(kMaxTokens), rows = static_cast<std::size_t>(kMaxRows);
+  for (auto* v : {&token_ids_, &positions_, &token_rows_}) v->resize(tokens);
+  slots_.resize(tokens);
+  query_start_.resize(rows + 1);
+  seq_lens_.resize(rows);
+  block_table_.resize(sequences.size() * static_cast<std::size_t>(table_stride_));
+  for (auto* v : {&decode_, &prefill_, &all_}) v->resize(static_cast<std::size_t>(attention::max_work(kMaxTokens, kMaxRows, 1)) + tokens);
+  counts_.resize(3);
+}
+
+void LayersRig::fill(const std::vector<StepRow>& rows) {
+  std::fill(token_ids_.begin(), token_ids_.end(), 0);
+  std::fill(positions_.begin(), positions_.end(), 0);
+  std::fill(slots_.begin(), slots_.end(), -1);
+  std::fill(token_rows_.begin(), token_rows_.end(), -1);
+  std::vector<attention::RowLengths> lengths;
+  std::size_t t = 0;
+  query_start_[0] = 0;
+  for (std::size_t r = 0; r < static_cast<std::size_t>(kMaxRows); ++r) {
+    seq_lens_[r] = 0;
+    if (r < rows.size()) {
+      const StepRow& row = rows[r];
+      for (std::int32_t p = row.num_computed; p < row.num_computed + row.num_new; ++p, ++t) {
+        token_ids_[t] = sequences[row.sequence].at(static_cast<std::size_t>(p));
+        positions_[t] = p;
+        slots_[t] = std::int64_t{blocks_[row.sequence].at(static_cast<std::size_t>(p / c.block_size))} * c.block_size + p % c.block_size;
+        token_rows_[t] = static_cast<std::int32_t>(t);
+      }
+      seq_lens_[r] = row.num_computed + row.num_new;
+      lengths.push_back({row.num_computed, row.num_new, static_cast<std::int32_t>(row.sequence)});
+    }
+    query_start_[r + 1] = static_cast<std::int32_t>(t);
+  }
+  num_tokens_ = static_cast<std::int64_t>(t);
+  for (std::size_t s = 0; s < blocks_.size(); ++s) std::copy(blocks_[s].begin(), blocks_[s].end(), block_table_.begin() + static_cast<std::ptrdiff_t>(s) * table_stride_);
+  attention::AttnPlan plan;
+  attention::build_plan(lengths, c.spec.num_heads / c.spec.num_kv_heads, plan);
+  std::copy(plan.decode.begin(), plan.decode.end(), decode_.begin());
+  const auto end = std::copy(plan.extend.begin(), plan.extend.end(), prefill_.begin());
+  const auto num_prefill = std::copy(plan.prefill.begin(), plan.prefill.end(), end) - prefill_.begin();
+  std::copy(prefill_.begin(), prefill_.begin() + num_prefill, std::copy(plan.decode.begin(), plan.decode.end(), all_.begin()));
+  counts_ = {static_cast<std::int32_t>(plan.decode.size()), static_cast<std::int32_t>(num_prefill), static_cast<std::int32_t>(std::ssize(plan.decode) + num_prefill)};
+}
+
+attention::DeviceWork LayersRig::work(bool recorded) const {
+  attention::DeviceWork w{decode_.data(), prefill_.data(), all_.data(), &counts_[0], &counts_[1], &counts_[2]};
+  const std::int64_t most = attention::max_work(kMaxTokens, kMaxRows, c.spec.num_heads / c.spec.num_kv_heads);
+  w.launch_decode = recorded ? kMaxRows : counts_[0];
+  w.launch_prefill = recorded ? most : counts_[1];
+  w.launch_all = recorded ? most : counts_[2];
+  return w;
+}
+
+void LayersRig::launch(std::int64_t num_tokens, const attention::DeviceWork& w) {
+  const model::ForwardModel m{c.spec, *weights, backend_named(c.backend), *kv, act};
+  model::StepView step;
+  step.num_tokens = num_tokens;
+  step.token_ids = token_ids_.data();
+  step.positions = positions_.data();
+  step.slots = slots_.data();
+  step.query_start = query_start_.data();
+  step.seq_lens = seq_lens_.data();
+  step.block_table = block_table_.data();
+  step.block_table_stride = table_stride_;
+  step.work = w;
+  model::forward(*stream, m, step);
+  model::logits(*stream, m, token_rows_.data(), num_tokens);
+}
+
+std::vector<float> LayersRig::read_logits(std::int64_t num_tokens) const {
+  const auto* first = act.logits.as<float>();
+  return {first, first + num_tokens * c.spec.vocab_size};
+}
+
+std::vector<float> LayersRig::eager(const std::vector<StepRow>& rows) {
+  fill(rows);
+  poison({memory.data(), memory.bytes()}, DType::kF32);
+  launch(num_tokens_, work(false));
+  return read_logits(num_tokens_);
+}
+
+void LayersRig::record(device::Graph& graph) {
+  for (auto* v : {&token_ids_, &positions_, &query_start_, &seq_lens_, &block_table_, &token_rows_, &counts_}) std::fill(v->begin(), v->end(), -12345678);
+  std::fill(slots_.begin(), slots_.end(), std::int64_t{1} << 60);
+  for (auto* v : {&decode_, &prefill_, &all_}) std::fill(v->begin(), v->end(), attention::AttnWork{-1, -1, -1, -1});
+  stream->begin_record(graph);
+  launch(kMaxTokens, work(true));
+  stream->end_record();
+}
+
+std::vector<float> LayersRig::replay(const device::Graph& graph, const std::vector<StepRow>& rows) {
+  fill(rows);
+  poison({memory.data(), memory.bytes()}, DType::kF32);
+  stream->replay(graph);
+  return read_logits(num_tokens_);
+}
+
+}  // namespace quire::test
