@@ -63,6 +63,7 @@ Session::Task<void> Session::run() {
       read_fields();
       keep_alive_ = parser_->keep_alive();
       co_await answer_one();
+      lease_.reset();
     } else {
       head_ = Head{};
       keep_alive_ = false;
@@ -116,8 +117,8 @@ Session::Task<void> Session::answer_one() {
     co_await send_reply(*refused);
     co_return;
   }
-  BodyLease lease(shared_);
-  const int status = co_await read_body(lease);
+  lease_.emplace(shared_);
+  const int status = co_await read_body();
   if (status == kClosed) {
     note_ = "client gone";
     co_return;
@@ -136,9 +137,11 @@ Session::Task<void> Session::answer_one() {
 
 Session::Task<void> Session::on_pool(std::function<void()> work) {
   pool_done_ = false;
-  asio::post(shared_.pool, [self = shared_from_this(), &work] {
+  asio::post(shared_.pool, [self = shared_from_this(), &work]() mutable {
     if (!self->peer_lost()) work();
-    asio::post(self->worker_.io, [self] {
+    Worker& worker = self->worker_;
+    // The pool's reference moves back whole: a session may end on its own thread only.
+    asio::post(worker.io, [self = std::move(self)] {
       self->pool_done_ = true;
       self->notify();
     });
@@ -165,6 +168,8 @@ Session::Task<void> Session::respond(api::RouteMatch match) {
   } else {
     answer = shared_.service->handle(call);
   }
+  call.body = std::string();  // a generation may run for minutes and needs it no more
+  lease_.reset();
   if (peer_lost()) {
     note_ = "client gone";
     co_return;

@@ -65,7 +65,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // session_read.cc: bytes to requests. 0, kClosed or an HTTP status.
   Task<int> read_head();
-  Task<int> read_body(BodyLease& lease);
+  Task<int> read_body();
   int parse_some();
   void read_fields();
   void start_read();
@@ -94,6 +94,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Head head_;
   api::RouteMatch route_;
   std::unique_ptr<api::Generation> generation_;
+  std::optional<BodyLease> lease_;        // while the body is in memory
 
   bool reading_ = false, writing_ = false, notified_ = false, pool_done_ = false;
   bool keep_alive_ = true, first_request_ = true;

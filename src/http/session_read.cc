@@ -75,13 +75,13 @@ Session::Task<int> Session::read_head() {
   }
 }
 
-Session::Task<int> Session::read_body(BodyLease& lease) {
+Session::Task<int> Session::read_body() {
   // A body may take the head's time and then a second for each 16 KiB: slower clients only hold memory.
   constexpr std::size_t kLowestRate = 16 << 10;
   const auto limit = static_cast<std::uint64_t>(shared_.settings.max_body_bytes);
   const auto length = parser_->content_length();
   if (length && *length > limit) co_return 413;
-  if (length && !lease.grow_to(static_cast<std::int64_t>(*length))) co_return 503;
+  if (length && !lease_->grow_to(static_cast<std::int64_t>(*length))) co_return 503;
   if (parser_->is_done()) co_return 0;
   if (head_.wants_continue) {
     const std::string_view go_on = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -95,7 +95,7 @@ Session::Task<int> Session::read_body(BodyLease& lease) {
     if (const int status = parse_some(); status != 0) co_return status;
     const std::uint64_t received = parser_->get().body().size();
     if (received > limit) co_return 413;
-    if (!lease.grow_to(static_cast<std::int64_t>(received))) co_return 503;
+    if (!lease_->grow_to(static_cast<std::int64_t>(received))) co_return 503;
     if (parser_->is_done()) co_return 0;
     if (had >= kMaxPipelinedBytes && buffer_.size() == had) co_return 400;  // a chunk header without end
     if (peer_lost()) co_return kClosed;
