@@ -142,6 +142,16 @@ TEST(SamplerCuts, MinPOfOneKeepsTheTiesOfTheBest) {
   EXPECT_GT(std::min(count[1], count[2]), 50);
 }
 
+// A sum that reaches top_p exactly is enough: equal weights are exact, so 2 of 4 are 0.5 to the last bit.
+TEST(SamplerCuts, TopPStopsWhereTheSumReachesIt) {
+  SamplerRequest r{{3, 3, 3, 3}};
+  r.params.top_p = 0.5;
+  std::vector<int> count(4, 0);
+  for (r.params.seed = 0; r.params.seed < 200; ++r.params.seed) ++count[static_cast<std::size_t>(token_of(r))];
+  EXPECT_EQ(count[2] + count[3], 0);
+  EXPECT_GT(std::min(count[0], count[1]), 50);
+}
+
 TEST(SamplerFailures, NothingPossible) {
   for (const double temperature : {0.0, 1.0}) {
     SamplerRequest r = greedy({-kInf, 2, 3});
