@@ -17,10 +17,12 @@ SCORE = 0.99
 # Sanitizer builds are 10 to 20 times slower; bounds are for hanging, not for speed.
 READY_SECONDS = 120
 STEP_SECONDS = 900
-# 5-shot prompts are about 480 tokens, answers about 45: each sequence grows by three blocks of 16 beyond its prompt. 96 blocks
-# hold one sequence of --max-model-len 1024 and a few running ones, so that growth takes blocks from the newest again and again.
-TINY_POOL = ["--block-size", "16", "--max-model-len", "1024", "--num-gpu-blocks-override", "96"]
-MANY_PREEMPTIONS = 200
+# 5-shot prompts are about 480 tokens, answers about 45: each sequence grows by three blocks of 16 beyond its prompt. These pools hold
+# one sequence of --max-model-len and a few running ones, so that growth takes blocks from the newest again and again: about 200 times
+# in 400 problems (how often depends on when requests arrive).
+TINY_POOLS = {"tiny_pool": ["--block-size", "16", "--max-model-len", "768", "--num-gpu-blocks-override", "48"],
+              "tiny_pool_uncached": ["--block-size", "16", "--max-model-len", "1024", "--num-gpu-blocks-override", "64", "--no-enable-prefix-caching"]}
+MANY_PREEMPTIONS = 150
 
 
 class Run:
@@ -87,7 +89,7 @@ def normal_server(run: Run) -> None:
         run.check("loglikelihood", lambda: run.lm_eval("loglikelihood", "gsm_tiny_ll", "acc,none", server))
 
         def client_calls():
-            status, tail = run.command("client_calls", [sys.executable, str(ROOT / "tools" / "client_calls.py"), server.url, server.name])
+            status, tail = run.command("client_calls", [sys.executable, str(ROOT / "tools" / "client_calls.py"), server.url, "--model", server.name])
             return status == 0, tail
         run.check("client_calls", client_calls)
 
@@ -107,8 +109,8 @@ def normal_server(run: Run) -> None:
         run.check("clean_stop", lambda: stopped_cleanly(server))
 
 
-def tiny_pool(run: Run, name: str, flags: list[str]) -> None:
-    with run.server(name, [*TINY_POOL, *flags]) as server:
+def tiny_pool(run: Run, name: str) -> None:
+    with run.server(name, TINY_POOLS[name]) as server:
         def preempted():
             passed, detail = run.lm_eval(name, "gsm_tiny", "exact_match,strict-match", server)
             preemptions = server.counter("vllm:num_preemptions_total")
@@ -143,9 +145,9 @@ def main() -> int:
     run.out.mkdir(parents=True, exist_ok=True)
 
     failing_start(run, "normal", lambda: normal_server(run))
-    failing_start(run, "tiny_pool", lambda: tiny_pool(run, "tiny_pool", []))
+    failing_start(run, "tiny_pool", lambda: tiny_pool(run, "tiny_pool"))
     if not run.quick:
-        failing_start(run, "tiny_pool_uncached", lambda: tiny_pool(run, "tiny_pool_uncached", ["--no-enable-prefix-caching"]))
+        failing_start(run, "tiny_pool_uncached", lambda: tiny_pool(run, "tiny_pool_uncached"))
 
     width = max((len(row[0]) for row in run.rows), default=0)
     print()

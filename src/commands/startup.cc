@@ -31,14 +31,15 @@ std::string mib(std::size_t bytes) {
   return text;
 }
 
-// The engine's view of a runner.
+// The engine's view of a runner. Shares the memory that the runner works in: whoever still holds the engine keeps it alive.
 class RunnerExecutor final : public engine::StepExecutor {
  public:
-  explicit RunnerExecutor(std::unique_ptr<runner::ModelRunner> runner) : runner_(std::move(runner)) {}
+  RunnerExecutor(std::shared_ptr<ModelMemory> memory, std::unique_ptr<runner::ModelRunner> runner) : memory_(std::move(memory)), runner_(std::move(runner)) {}
   void submit(const StepPlan& plan) override { runner_->submit(plan); }
   Result<StepResult> collect() override { return runner_->collect(); }
 
  private:
+  std::shared_ptr<ModelMemory> memory_;  // outlives the runner: declared first
   std::unique_ptr<runner::ModelRunner> runner_;
 };
 
@@ -152,29 +153,32 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const Prepared& prepared,
                                                        StartupTimeline& timeline) {
   const config::ResolvedConfig& c = prepared.config;
   auto loaded = std::unique_ptr<LoadedModel>(new LoadedModel());
-  loaded->device_ = std::make_unique<device::CpuDevice>(c.engine.num_threads, cpu_kernels());
+  loaded->memory_ = std::make_shared<ModelMemory>();
+  ModelMemory& memory = *loaded->memory_;
+  memory.device = std::make_unique<device::CpuDevice>(c.engine.num_threads, cpu_kernels());
   timeline.lap("device");
   model::LoadProgress progress;
   auto weights = [&]() -> Result<model::Weights> {
     const LoadWatcher watcher(progress, health);
     auto source = open_weights(c);
     if (!source.ok()) return source.error();
-    return model::Weights::load(*loaded->device_, c.model, model::WeightsOptions{c.engine.dtype, c.engine.scheduler.max_model_len}, *source.value(), progress);
+    return model::Weights::load(*memory.device, c.model, model::WeightsOptions{c.engine.dtype, c.engine.scheduler.max_model_len}, *source.value(), progress);
   }();
   if (!weights.ok()) return weights.error();
-  loaded->weights_ = std::make_unique<model::Weights>(std::move(weights).value());
+  memory.weights = std::make_unique<model::Weights>(std::move(weights).value());
   timeline.lap("weights");
   health.set_progress("starting the engine");
   QUIRE_RETURN_IF_ERROR(loaded->make_engine(prepared, metrics, timeline));
-  loaded->device_->seal();
+  memory.device->seal();
   return loaded;
 }
 
 Status LoadedModel::make_engine(const Prepared& prepared, const std::shared_ptr<engine::Metrics>& metrics, StartupTimeline& timeline) {
   const config::ResolvedConfig& c = prepared.config;
   const SchedulerConfig& s = c.engine.scheduler;
+  device::CpuDevice& device = *memory_->device;
   const attention::AttnProblem problem{c.model.num_heads, c.model.num_kv_heads, c.model.head_dim, s.block_size, c.engine.kv_dtype};
-  const auto selection = attention::select_backend(problem, device_->profile().family, requested_backend(c.engine.attention_backend));
+  const auto selection = attention::select_backend(problem, device.profile().family, requested_backend(c.engine.attention_backend));
   if (!selection.ok()) return selection.error();
   const attention::BackendCaps& backend = *selection->backend;
   QUIRE_LOG_INFO("attention backend {} ({}), kernels for {} on {} threads", backend.name, backend.summary, ops::cpu_isa(), c.engine.num_threads);
@@ -187,17 +191,17 @@ Status LoadedModel::make_engine(const Prepared& prepared, const std::shared_ptr<
   layout.dtype = c.engine.kv_dtype;
   layout.key_order = backend.key_order;
   layout.value_order = backend.value_order;
-  auto kv = kv::KvStore::create(*device_, layout);
+  auto kv = kv::KvStore::create(device, layout);
   if (!kv.ok()) return kv.error();
-  kv_ = std::make_unique<kv::KvStore>(std::move(kv).value());
+  memory_->kv = std::make_unique<kv::KvStore>(std::move(kv).value());
   timeline.lap("KV cache");
   const runner::RunnerConfig runner_config{c.model, s, c.engine.max_logprobs, &backend};
-  auto runner = runner::ModelRunner::create(*device_, runner_config, *weights_, *kv_);
+  auto runner = runner::ModelRunner::create(device, runner_config, *memory_->weights, *memory_->kv);
   if (!runner.ok()) return runner.error();
   const runner::RunnerBytes bytes = runner::ModelRunner::bytes(runner_config);
   QUIRE_LOG_INFO("memory: weights {} + KV cache {} + activations {} + step inputs {} + sequence state {} = {}",
                  mib(model::Weights::arena_bytes(c.model, {c.engine.dtype, s.max_model_len})), mib(static_cast<std::size_t>(layout.total_bytes())), mib(bytes.activations),
-                 mib(bytes.step_inputs), mib(bytes.sequence_state), mib(device_->allocated_bytes()));
+                 mib(bytes.step_inputs), mib(bytes.sequence_state), mib(device.allocated_bytes()));
   engine::EngineConfig engine_config{.scheduler = s,
                                      .max_queue = c.engine.max_queue,
                                      .seed = c.engine.seed,
@@ -208,7 +212,7 @@ Status LoadedModel::make_engine(const Prepared& prepared, const std::shared_ptr<
                              {"cache_dtype", dtype_name(c.engine.kv_dtype)},
                              {"num_gpu_blocks", std::to_string(s.num_blocks)},
                              {"enable_prefix_caching", s.enable_prefix_caching ? "True" : "False"}});
-  engine_ = std::make_shared<engine::Engine>(engine_config, std::make_unique<RunnerExecutor>(std::move(runner).value()), metrics);
+  engine_ = std::make_shared<engine::Engine>(engine_config, std::make_unique<RunnerExecutor>(memory_, std::move(runner).value()), metrics);
   engine_->start();
   timeline.lap("engine");
   return {};

@@ -47,7 +47,14 @@ struct Prepared {
 // Environment, logging, folders, config.json, tokenizer, resolution. Logs the banner.
 [[nodiscard]] Result<Prepared> prepare(const config::Options& options, StartupTimeline& timeline);
 
-// A loaded model with its engine. Members are destroyed in reverse: the engine first.
+// What a runner works in. Weights and pool are on the device, so it goes last.
+struct ModelMemory {
+  std::unique_ptr<device::CpuDevice> device;
+  std::unique_ptr<model::Weights> weights;
+  std::unique_ptr<kv::KvStore> kv;
+};
+
+// A loaded model with its engine.
 class LoadedModel {
  public:
   // Reports progress through `health` ("loading weights 43 %"). The engine is started.
@@ -60,9 +67,7 @@ class LoadedModel {
   LoadedModel() = default;
   [[nodiscard]] Status make_engine(const Prepared& prepared, const std::shared_ptr<engine::Metrics>& metrics, StartupTimeline& timeline);
 
-  std::unique_ptr<device::CpuDevice> device_;
-  std::unique_ptr<model::Weights> weights_;
-  std::unique_ptr<kv::KvStore> kv_;
+  std::shared_ptr<ModelMemory> memory_;  // shared with the engine's executor
   std::shared_ptr<engine::Engine> engine_;
 };
 

@@ -32,7 +32,7 @@ struct Precision {
                                                 const Precision& precision);
 [[nodiscard]] std::vector<double> rms_norm_bounds(const reference::Matrix& x, std::span<const double> weight, double eps, const Precision& precision);
 [[nodiscard]] std::vector<double> silu_mul_bounds(const reference::Matrix& gate_up, const Precision& precision);
-// For angles computed in float64 and cos and sin rounded to `work` afterwards (what the engine's table does).
+// For given angles whose cos and sin are rounded to `work` (what the engine's table does).
 [[nodiscard]] std::vector<double> rope_bounds(const reference::Matrix& x, std::span<const std::int64_t> positions,
                                               std::span<const double> frequencies, double attention_scale, const Precision& precision);
 

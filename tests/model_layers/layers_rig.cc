@@ -73,7 +73,7 @@ reference::LlamaReference reference_of(const LayersCase& c) {
   const auto load = [&](const std::string& name) {
     return random_parameter(*std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) { return p.name == name; }), c.dtype);
   };
-  return reference::LlamaReference(c.spec, load, {.max_model_len = kMaxModelLen, .kv_dtype = c.kv_dtype == DType::kF32 ? std::nullopt : std::optional(c.kv_dtype)});
+  return reference::LlamaReference(c.spec, load, {.max_model_len = kMaxModelLen, .angles = reference::AnglePrecision::kFloat32, .kv_dtype = c.kv_dtype == DType::kF32 ? std::nullopt : std::optional(c.kv_dtype)});
 }
 
 LayersRig::LayersRig(const LayersCase& layers, const std::vector<std::vector<TokenId>>& s)

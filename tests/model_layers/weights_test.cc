@@ -81,7 +81,7 @@ TEST(Weights, NonFiniteValuesAndOverflowsAreRefusedByName) {
   }
 }
 
-// The rotary table: cos and sin of float64 angles, rounded once, at the ends of the served length.
+// The rotary table: cos and sin of float32 angles, rounded once, at the ends of the served length.
 TEST(Weights, TheRotaryTableCoversTheServedLength) {
   model::ModelSpec spec = test::small_spec(2, 16);
   spec.rope.kind = model::RopeKind::kYarn;
@@ -93,7 +93,7 @@ TEST(Weights, TheRotaryTableCoversTheServedLength) {
   ASSERT_GT(rotation.attention_scale, 1.0);
   for (const std::int64_t p : {0, 1, 127, 999})
     for (std::size_t i = 0; i < 8; ++i) {
-      const double angle = static_cast<double>(p) * rotation.frequencies[i];
+      const auto angle = static_cast<double>(static_cast<float>(p) * static_cast<float>(rotation.frequencies[i]));
       const float* row = weights.cos_sin() + p * 16;
       EXPECT_NEAR(static_cast<double>(row[i]), std::cos(angle) * rotation.attention_scale, 1e-7) << p;
       EXPECT_NEAR(static_cast<double>(row[8 + i]), std::sin(angle) * rotation.attention_scale, 1e-7) << p;

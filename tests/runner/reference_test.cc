@@ -35,7 +35,7 @@ reference::LlamaReference reference_of(const model::ModelSpec& spec, DType dtype
     }
     return m;
   };
-  return reference::LlamaReference(spec, load, {.max_model_len = 1024, .kv_dtype = kv});
+  return reference::LlamaReference(spec, load, {.max_model_len = 1024, .angles = reference::AnglePrecision::kFloat32, .kv_dtype = kv});
 }
 
 struct Case {
