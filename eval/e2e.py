@@ -126,6 +126,32 @@ def tiny_pool(run: Run, name: str) -> None:
         run.check(f"{name}_clean_stop", lambda: stopped_cleanly(server))
 
 
+# vLLM pull request #25104's server line, word for word; each of these flags and variables has no effect here and says so once.
+THREAD_25104 = ["-tp", "1", "--max-num-batched-tokens", "131072", "--max-num-seqs", "1024", "--max-seq-len-to-capture", "16384", "--max-model-len", "10240",
+                "--swap-space", "64", "--no-enable-prefix-caching", "--disable-log-requests", "--disable-uvicorn-access-log", "--trust-remote-code",
+                "--gpu-memory-utilization", "0.90", "-O", '{"compilation_config":"FULL"}']
+WITHOUT_EFFECT = ["VLLM_ROCM_USE_AITER_MHA", "--trust-remote-code", "--gpu-memory-utilization", "--swap-space", "--max-seq-len-to-capture",
+                  "--disable-log-requests", "cudagraph_mode"]
+
+
+def thread_25104(run: Run, name: str, model: pathlib.Path, flags: list[str]) -> None:
+    os.environ["VLLM_ROCM_USE_AITER_MHA"] = "1"
+    try:
+        server = Server(run.binary, model, run.out / f"server-{name}.log", [*THREAD_25104, *flags])
+    finally:
+        del os.environ["VLLM_ROCM_USE_AITER_MHA"]
+    with server:
+        server.wait_ready(READY_SECONDS)
+
+        def answers():
+            usage = server.post("/v1/completions", {"prompt": [5, 6, 7], "max_tokens": 8, "ignore_eos": True})["usage"]
+            warnings = [line for line in server.log.read_text().splitlines() if " warning " in line]
+            missing = [what for what in WITHOUT_EFFECT if sum(what in line for line in warnings) != 1]
+            return usage["completion_tokens"] == 8 and not missing, f"{len(warnings)} warnings; not told exactly once: {missing or 'none'}"
+        run.check(name, answers)
+        run.check(f"{name}_clean_stop", lambda: stopped_cleanly(server))
+
+
 def failing_start(run: Run, name: str, action) -> None:
     """A server that does not start fails one row, not the whole run."""
     try:
@@ -148,6 +174,9 @@ def main() -> int:
     failing_start(run, "tiny_pool", lambda: tiny_pool(run, "tiny_pool"))
     if not run.quick:
         failing_start(run, "tiny_pool_uncached", lambda: tiny_pool(run, "tiny_pool_uncached"))
+
+    failing_start(run, "thread_25104", lambda: thread_25104(run, "thread_25104", ROOT / "eval" / "models" / "llama-131k", ["--load-format", "dummy"]))
+    failing_start(run, "thread_25104_gsm_tiny", lambda: thread_25104(run, "thread_25104_gsm_tiny", MODEL, ["--max-model-len", "2048"]))
 
     width = max((len(row[0]) for row in run.rows), default=0)
     print()

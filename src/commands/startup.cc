@@ -66,10 +66,17 @@ std::string upper(std::string name) {
   return name;
 }
 
+// The banner's warnings become warnings of the log.
 void log_lines(const std::string& text) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
-    QUIRE_LOG_INFO("{}", text.substr(at, end - at));
+    const std::string line = text.substr(at, end - at);
+    constexpr std::string_view kWarning = "warning";
+    if (line.starts_with(kWarning)) {
+      QUIRE_LOG_WARN("{}", line.substr(std::min(line.size(), line.find_first_not_of(' ', kWarning.size()))));
+    } else {
+      QUIRE_LOG_INFO("{}", line);
+    }
     at = end + 1;
   }
 }
