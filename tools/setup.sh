@@ -10,8 +10,8 @@ say() { printf '==> %s\n' "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
 # Debian 12 packages. python3 is used by tests only, so serve.sh does not ask for it.
-quire_build_packages=(g++ cmake ninja-build pkg-config libboost1.81-dev libboost-json1.81-dev libcli11-dev libyaml-dev libspdlog-dev
-  libyaml-dev prometheus-cpp-dev libhwy-dev prometheus-cpp-dev libgtest-dev libgmock-dev libbenchmark-dev ccache mold ca-certificates)
+quire_build_packages=(g++ cmake ninja-build pkg-config libboost1.81-dev libboost-json1.81-dev libspdlog-dev
+  libyaml-dev libhwy-dev prometheus-cpp-dev libgtest-dev libgmock-dev libbenchmark-dev ccache mold ca-certificates)
 quire_test_packages=(python3 python3-venv)
 
 is_debian_12() {

@@ -1,5 +1,5 @@
 // The CPU attention kernels: decode, prefill (and extend), unified. All read keys and values from the cache, never from this step's
-// projections, so that a token's result is the same however it came to be computed (design 3.2.6).
+// projections, so that a token's result is the same however it came to be computed (docs/NUMERICS.md, "Attention").
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention/attention_cpu.cc"
 #include <hwy/foreach_target.h>

@@ -29,7 +29,7 @@ struct AttnParams {
 };
 
 // Scores and sums are taken over tiles of 64 cached tokens, tiles into partitions of 512, partitions in order: constants of the program,
-// so that a row's bits depend on its own length alone (design 2.2).
+// so that a row's bits depend on its own length alone (docs/NUMERICS.md, "Attention").
 inline constexpr std::int32_t kTileTokens = 64;
 inline constexpr std::int32_t kPartitionTokens = 512;
 inline constexpr std::int32_t kMaxGroup = 32;     // query heads of one KV head

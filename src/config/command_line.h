@@ -1,7 +1,7 @@
 // argv to one subcommand with its checked options. Spelling rules are vLLM's: underscores equal dashes, -tp and other letters
 // after one dash, -O3, dotted JSON keys, lists, --no-x, --config. Executes nothing; every problem is reported at once.
 //
-// Scanned here and not by CLI11: that library knows no multi-letter single-dash names and no dotted keys, rewrites values in
+// Scanned here and not by a library: CLI11 for one knows no multi-letter single-dash names and no dotted keys, rewrites values in
 // square brackets, and stops at the first error.
 #pragma once
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The vendor boundary: memory and streams of one device. RAII only. A kernel runs only through Stream::launch with trivially
-// copyable parameters, and reads step data only from device memory that those parameters point to (design 3.2.1).
+// copyable parameters, and reads step data only from device memory that those parameters point to, so that steps can be recorded.
 #pragma once
 #include <cstddef>
 #include <cstdint>

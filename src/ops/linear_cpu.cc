@@ -1,5 +1,5 @@
 // linear on the CPU. One vector lane owns one output and its chain of fused multiply-adds runs over k in order, so a row's bits do not
-// depend on how many rows, threads or lanes there are (design: batch-invariant by layout).
+// depend on how many rows, threads or lanes there are (docs/NUMERICS.md, "Linear").
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/linear_cpu.cc"
 #include <hwy/foreach_target.h>

@@ -1,5 +1,5 @@
 // The operations of a model, as the model writes them: checked contracts on the host, one launch each on a stream. The fused forms are
-// the only forms (design 3.2.2). Every operation computes each row by itself: a row's bits never depend on its neighbours.
+// the only forms, so that no device grows forms of its own. Every operation computes each row by itself: a row's bits never depend on its neighbours.
 #pragma once
 #include <cstdint>
 

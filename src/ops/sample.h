@@ -1,5 +1,5 @@
 // The sampler: a pure function of (float32 logits, parameters, Philox(seed, output index)), with the same token on every device for the
-// same logits (design 3.2.8). Everything that could depend on an order of additions is summed in 64-bit integers.
+// same logits (docs/NUMERICS.md, "The sampler"). Everything that could depend on an order of additions is summed in 64-bit integers.
 //
 // Order of work: allowed ids, bad words, end tokens masked before min_tokens, logit bias, repetition, frequency and presence
 // penalties; then greedy (highest logit, ties to the lower id), or temperature, min-p, top-k, top-p and one draw.

@@ -1,5 +1,5 @@
 // Every device buffer that a step reads, with one owner and one stamp per field: "a producer for step N was enqueued". A step refuses to
-// start unless each field carries its number, so that a stale or forgotten input is a stop, never a wrong answer (design 3.2.5).
+// start unless each field carries its number, so that a stale or forgotten input is a stop, never a wrong answer (docs/CONTRACTS.md, "Runner").
 // There is one instance for each step in flight.
 #pragma once
 #include <array>

@@ -1,6 +1,6 @@
 // Decides each step: who runs, how many tokens, in which blocks. Owned by the engine thread alone; deterministic for a given
 // sequence of calls; knows no device, no text, no sockets. Up to `depth` steps may be in flight: step_plan() may be called
-// again before the results of the step before are applied (design 3.2.4).
+// again before the results of the step before are applied, so that planning overlaps computing.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,5 @@
 // A model's chat template (Jinja, through minijinja with Hugging Face's extensions), and control-token safety:
-// text that a message brings can never become a control token (design 3.2.12).
+// text that a message brings can never become a control token (docs/CONTRACTS.md, "Text and strings from outside").
 #pragma once
 #include <memory>
 #include <optional>

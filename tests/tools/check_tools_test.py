@@ -94,7 +94,7 @@ class Tree(unittest.TestCase):
 class Dependencies(unittest.TestCase):
     """What CMake asks for is what setup.sh installs and LICENSES.md names."""
     PACKAGES = {"Threads": None, "PkgConfig": ("pkg-config", "pkg-config"), "Boost": ("libboost-json1.81-dev", "Boost.JSON"),
-                "spdlog": ("libspdlog-dev", "spdlog"), "CLI11": ("libcli11-dev", "CLI11"), "hwy": ("libhwy-dev", "Highway"),
+                "spdlog": ("libspdlog-dev", "spdlog"), "hwy": ("libhwy-dev", "Highway"),
                 "libyaml": ("libyaml-dev", "libyaml"), "prometheus_cpp": ("prometheus-cpp-dev", "prometheus-cpp"),
                 "GTest": ("libgtest-dev", "GoogleTest"), "benchmark": ("libbenchmark-dev", "Google Benchmark"), "Python3": ("python3", "Python")}
 
