@@ -25,7 +25,7 @@ Choice::Choice(const ChoiceSpec& spec, const std::vector<TokenId>& prompt)
 
 Choice::After Choice::on_token(const engine::TokenEvent& event) {
   if (finished_ || spec_.discard_output) return After::kGoOn;
-  if (end_token_ && push_text(*std::exchange(end_token_, std::nullopt))) return After::kCancel;
+  if (end_token_ && push_text(*std::exchange(end_token_, std::nullopt))) return After::kFinish;
   ++num_tokens_;
   delta_.tokens.push_back(event.token);
   if (event.logprobs) delta_.logprobs.push_back(*event.logprobs);
@@ -33,7 +33,7 @@ Choice::After Choice::on_token(const engine::TokenEvent& event) {
     end_token_ = event.token;
     return After::kGoOn;
   }
-  return push_text(event.token) ? After::kCancel : After::kGoOn;
+  return push_text(event.token) ? After::kFinish : After::kGoOn;
 }
 
 bool Choice::push_text(TokenId token) { return match(detokenizer_.push(token)); }

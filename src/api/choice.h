@@ -36,7 +36,7 @@ class Choice {
  public:
   Choice(const ChoiceSpec& spec, const std::vector<TokenId>& prompt);
 
-  enum class After : unsigned char { kGoOn, kCancel };  // kCancel: a stop string ended it; the engine need not go on
+  enum class After : unsigned char { kGoOn, kFinish };  // kFinish: a stop string ended it; the engine need not go on
   [[nodiscard]] After on_token(const engine::TokenEvent& event);
   void on_prompt_logprobs(engine::PromptLogprobsEvent event) { prompt_logprobs_ = std::move(event.entries); }
   void on_finish(const engine::FinishEvent& event);

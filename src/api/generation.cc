@@ -87,7 +87,7 @@ void Generation::on_event(std::size_t index, engine::RequestEvent event) {
   if (auto* token = std::get_if<engine::TokenEvent>(&event)) {
     flush_chunk(index);  // one event per token, however many tokens one delivery brings
     if (choice.on_token(*token) == Choice::After::kGoOn) return;
-    spec_.model->engine->cancel(choices_[index].request);
+    spec_.model->engine->finish(choices_[index].request);
     if (!spec_.prompt_tokens_details) end_request(index);  // else the last event still brings the count of cached tokens
     return;
   }

@@ -88,7 +88,9 @@ Result<RequestId> Engine::submit(GenerateRequest request, bool seed_given, std::
   return id;
 }
 
-void Engine::cancel(RequestId id) { impl_->inbox.cancel(id); }
+void Engine::cancel(RequestId id) { impl_->inbox.end(id, FinishReason::kAbort); }
+
+void Engine::finish(RequestId id) { impl_->inbox.end(id, FinishReason::kStop); }
 
 void Engine::stop(std::chrono::milliseconds grace) {
   const auto deadline = std::chrono::steady_clock::now() + std::clamp(grace, std::chrono::milliseconds(0), kMaxGrace);

@@ -63,8 +63,10 @@ class Engine {
   // could run), kResourceExhausted (queue full), kUnavailable (starting, draining, stopped, failed).
   // `seed_given` false: the engine draws one.
   [[nodiscard]] Result<RequestId> submit(GenerateRequest request, bool seed_given, std::shared_ptr<EventQueue> events);
-  // The client is gone, or a stop string was found: ends with FinishEvent kAbort. Unknown ids are ignored.
+  // The client is gone: ends with FinishEvent kAbort. Unknown ids are ignored, and so is every call for an id but the first of these two.
   void cancel(RequestId id);
+  // The caller, who alone sees text, has found the end of the answer (a stop string): ends with FinishEvent kStop.
+  void finish(RequestId id);
 
   // Refuses new requests, lets running ones end for at most `grace`, aborts the rest, stops the thread (state kStopped).
   // Idempotent; a second call may shorten the grace. Returns at most a second after the grace: when a step still runs then, every

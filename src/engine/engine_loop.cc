@@ -96,10 +96,10 @@ void EngineLoop::handle(SubmitCommand& command) {
   }
 }
 
-void EngineLoop::handle(const CancelCommand& command) {
+void EngineLoop::handle(const EndCommand& command) {
   scheduler_.abort(command.id);
   const std::scoped_lock lock(ledger_mutex_);
-  ledger_.finish(command.id, FinishReason::kAbort, std::nullopt, Clock::now());
+  ledger_.finish(command.id, command.reason, std::nullopt, Clock::now());
 }
 
 void EngineLoop::handle(const ResetPrefixCacheCommand& command) { command.done->set_value(scheduler_.reset_prefix_cache()); }
@@ -215,6 +215,9 @@ void EngineLoop::end_all_requests() {
   for (Command& command : commands) {
     if (auto* submit = std::get_if<SubmitCommand>(&command)) {
       ledger_.open(submit->id, open_request(*submit, config_.request_timeout_seconds));
+    } else if (const auto* end = std::get_if<EndCommand>(&command)) {
+      ledger_.finish(end->id, end->reason, std::nullopt, Clock::now());
+      ended_at_stop_.push_back(end->id);
     } else if (auto* reset = std::get_if<ResetPrefixCacheCommand>(&command)) {
       reset->done->set_value(false);
     }

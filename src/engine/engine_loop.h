@@ -38,7 +38,7 @@ class EngineLoop {
 
   void take_commands();
   void handle(SubmitCommand& command);
-  void handle(const CancelCommand& command);
+  void handle(const EndCommand& command);
   void handle(const ResetPrefixCacheCommand& command);
   void expire();
   void submit_steps();

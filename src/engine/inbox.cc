@@ -55,12 +55,12 @@ Result<RequestId> Inbox::submit(GenerateRequest request, std::optional<std::uint
   return id;
 }
 
-void Inbox::cancel(RequestId id) {
+void Inbox::end(RequestId id, FinishReason reason) {
   const std::scoped_lock lock(mutex_);
   const auto entry = open_.find(id);
   if (entry == open_.end() || entry->second) return;
   entry->second = true;
-  commands_.emplace_back(CancelCommand{id});
+  commands_.emplace_back(EndCommand{id, reason});
   commands_cv_.notify_one();
 }
 

@@ -1,5 +1,5 @@
 // The border between callers' threads and the engine thread: admission (state, queue limit, ids) and the commands on their way.
-// Bounded by construction: at most one submit and one cancel per open request, and a few cache resets. Holds its lock for short moments only.
+// Bounded by construction: at most one submit and one end per open request, and a few cache resets. Holds its lock for short moments only.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -28,13 +28,14 @@ struct SubmitCommand {
   std::shared_ptr<EventQueue> events;
   std::chrono::steady_clock::time_point arrival;
 };
-struct CancelCommand {
+struct EndCommand {
   RequestId id;
+  FinishReason reason;  // kAbort or kStop
 };
 struct ResetPrefixCacheCommand {
   std::shared_ptr<std::promise<bool>> done;
 };
-using Command = std::variant<SubmitCommand, CancelCommand, ResetPrefixCacheCommand>;
+using Command = std::variant<SubmitCommand, EndCommand, ResetPrefixCacheCommand>;
 
 class Inbox {
  public:
@@ -45,7 +46,7 @@ class Inbox {
   // Callers' side, any thread.
   void start();
   [[nodiscard]] Result<RequestId> submit(GenerateRequest request, std::optional<std::uint64_t> seed_base, std::shared_ptr<EventQueue> events);
-  void cancel(RequestId id);
+  void end(RequestId id, FinishReason reason);  // the first call for an id counts
   [[nodiscard]] bool reset_prefix_cache(std::shared_ptr<std::promise<bool>> done);  // false: nobody will answer
   // Draining from now on; the engine thread leaves at `deadline` at the latest. False when the thread was never started.
   [[nodiscard]] bool close(Clock::time_point deadline);
@@ -70,7 +71,7 @@ class Inbox {
   mutable std::mutex mutex_;
   std::condition_variable commands_cv_, exited_cv_;
   std::deque<Command> commands_;
-  std::unordered_map<RequestId, bool> open_;  // true: cancel is on its way
+  std::unordered_map<RequestId, bool> open_;  // true: its end is on its way
   std::atomic<std::int32_t> num_open_ = 0;    // open_.size(), for readers without the lock
   std::uint64_t next_id_ = 1;
   int num_resets_ = 0;  // in commands_

@@ -72,7 +72,7 @@ TEST_F(Completions, ChildrenOfASeedGetSeedPlusIndex) {
   EXPECT_EQ(text_of(two, 1), text_of(second));
 }
 
-TEST_F(Completions, StopStringsEndTheTextAcrossTokensAndCancelTheRequest) {
+TEST_F(Completions, StopStringsEndTheTextAcrossTokensAndFinishTheRequest) {
   bench.script->repeat(bench.encode(said));
   const json::object answer = bench.ok("/v1/completions", R"({"prompt":"x","max_tokens":500,"stop":["zzz","les. ##"]})");
   EXPECT_EQ(text_of(answer), " She has 12 app");

@@ -1,10 +1,11 @@
-// Ways for a request to end early: cancel, timeout, shutdown. Each touches only its own request.
+// Ways for a request to end early: cancel, an end that the caller found, timeout, shutdown. Each touches only its own request.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <limits>
+#include <string>
 #include <thread>
 
 #include "fake_executor.h"
@@ -62,6 +63,72 @@ TEST_P(EndAtDepth, CancelReachesQueuePrefillAndDecodeAndNobodyElse) {
   expect_all_free(bench);
   bench.consumer.read();
   EXPECT_EQ(bench.consumer.num_finishes(), 4u);
+}
+
+// What api does when a stop string is complete: the event, the count and the log line say stop, and the first word counts.
+TEST_P(EndAtDepth, FinishSaysStopInEventMetricsAndLog) {
+  ::testing::internal::CaptureStdout();  // where the logger of a test binary writes
+  EngineConfig config = small_config(GetParam());
+  config.log_requests = true;
+  {
+    Bench bench(config);
+    bench.control->hold();
+    const RequestId kept = bench.submit(make_request(make_prompt(4, 1), 30));
+    std::vector<RequestId> stopped;
+    for (std::uint64_t i = 0; i < 5; ++i) stopped.push_back(bench.submit(make_request(make_prompt(4, 2 + i), 200)));
+    const RequestId cancelled = bench.submit(make_request(make_prompt(4, 8), 200));
+    bench.control->allow(3);
+    ASSERT_TRUE(bench.consumer.wait_tokens(7));
+    for (const RequestId id : stopped) bench.engine->finish(id);
+    bench.engine->cancel(stopped[0]);
+    bench.engine->cancel(cancelled);
+    bench.engine->finish(cancelled);
+    bench.engine->finish(RequestId{999});
+    bench.control->allow_all();
+    ASSERT_TRUE(bench.consumer.wait_finishes(7));
+    for (const RequestId id : stopped) {
+      const Seen& seen = bench.consumer.of(id);
+      ASSERT_EQ(seen.finishes.size(), 1u);
+      EXPECT_EQ(seen.finishes[0].reason, FinishReason::kStop);
+      EXPECT_FALSE(seen.finishes[0].error.has_value());
+      EXPECT_FALSE(seen.finishes[0].stop_token.has_value());
+      EXPECT_LT(seen.tokens.size(), 10u);
+    }
+    EXPECT_EQ(bench.consumer.of(cancelled).finishes[0].reason, FinishReason::kAbort);
+    EXPECT_EQ(bench.consumer.of(kept).finishes[0].reason, FinishReason::kLength);
+    const std::string text = bench.metrics->render();
+    const auto count = [&text](const std::string& reason) {
+      return sample(text, "vllm:request_success_total{engine=\"0\",finished_reason=\"" + reason + "\",model_name=\"tiny\"}");
+    };
+    EXPECT_EQ(count("stop"), 5);
+    EXPECT_EQ(count("abort"), 1);
+    EXPECT_EQ(count("length"), 1);
+    expect_all_free(bench);
+  }
+  const std::string log = ::testing::internal::GetCapturedStdout();
+  const auto lines = [&log](const std::string& part) {
+    int num = 0;
+    for (std::size_t at = log.find(part); at != std::string::npos; at = log.find(part, at + 1)) ++num;
+    return num;
+  };
+  EXPECT_EQ(lines(" ended: stop,"), 5) << log;
+  EXPECT_EQ(lines(" ended: abort,"), 1) << log;
+}
+
+// A finish that the engine thread has not read yet when the server stops is not turned into an abort.
+TEST_P(EndAtDepth, FinishBeforeShutdownStaysAStop) {
+  Bench bench(small_config(GetParam()));
+  bench.control->hold();
+  const RequestId id = bench.submit(make_request(make_prompt(4, 1), 200));
+  const RequestId other = bench.submit(make_request(make_prompt(4, 2), 200));
+  bench.control->wait_submitted(1);
+  bench.engine->finish(id);
+  bench.engine->stop(0ms);  // the executor hangs: this thread ends the requests
+  ASSERT_TRUE(bench.consumer.wait_finishes(2));
+  EXPECT_EQ(bench.consumer.of(id).finishes[0].reason, FinishReason::kStop);
+  EXPECT_EQ(bench.consumer.of(other).finishes[0].reason, FinishReason::kAbort);
+  bench.control->allow_all();
+  expect_all_free(bench);
 }
 
 TEST_P(EndAtDepth, TimeoutsEndQueuedAndRunningRequestsAndNameTheLimit) {

@@ -132,6 +132,43 @@ TEST(Routes, MetricsCountHttpRequests) {
   EXPECT_NE(text.find("http_request_duration_seconds_bucket"), std::string::npos);
 }
 
+// Clients and metrics say the same: a workload with stop strings, whole and streamed, counts as stop, and nothing as abort.
+TEST(Routes, MetricsCountStopStringsAsStop) {
+  HttpBench bench;
+  bench.api.script->repeat(bench.api.encode(" She has 12 apples. ##"));
+  constexpr int kStops = 12, kLengths = 5;
+  for (int i = 0; i < kLengths; ++i) EXPECT_EQ(bench.ask(post("/v1/completions", R"({"prompt":"Tom","max_tokens":3,"stop":"les. ##"})")).status, 200);
+  // The scripted runner is quicker than any reader: without the gate it would reach max_tokens before the stop string is read.
+  bench.api.script->hold();
+  for (int i = 0; i < kStops; ++i) {
+    const std::string stream = i % 2 == 0 ? "false" : "true";
+    bench.api.script->allow(40);
+    const Answer answer = bench.ask(post("/v1/completions", R"({"prompt":"Tom","max_tokens":500,"stop":"les. ##","stream":)" + stream + "}"));
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    EXPECT_NE(answer.body.find(R"("finish_reason":"stop")"), std::string::npos) << answer.body;
+  }
+  bench.api.script->allow(40);
+  std::string text;
+  const auto counted = [&text](const std::string& reason, int num) {
+    const std::string word = "finished_reason=\"" + reason + "\"";
+    for (std::size_t at = text.find("vllm:request_success_total{"); at != std::string::npos; at = text.find("vllm:request_success_total{", at + 1)) {
+      const std::string line = text.substr(at, text.find('\n', at) - at);
+      if (line.find(word) != std::string::npos) return line.ends_with("} " + std::to_string(num) + ".0");
+    }
+    return false;
+  };
+  // The answer leaves when the stop string is seen; the engine counts at its next step border.
+  EXPECT_TRUE(bench.eventually([&] {
+    text = bench.ask(get("/metrics")).body;
+    return counted("stop", kStops);
+  })) << text;
+  EXPECT_TRUE(counted("length", kLengths)) << text;
+  EXPECT_TRUE(counted("abort", 0)) << text;
+  EXPECT_TRUE(counted("error", 0)) << text;
+  bench.api.script->allow_all();
+  bench.expect_healthy_and_quiet();
+}
+
 TEST(Routes, LoadCountsRunningGenerations) {
   HttpBenchOptions options = quick_options();
   options.http.server_load_tracking = true;
