@@ -52,7 +52,12 @@ struct ForwardModel {
   const Activations& act;
 };
 
-// All layers and the final norm: act.hidden holds the last hidden states of the step's tokens.
+// The forward pass is cut at attention, so that a graph may hold all of it, or only the pieces between (PIECEWISE):
+//   piece 0, attention 0, piece 1, attention 1, ..., attention n - 1, piece n      (n layers)
+// Piece 0 starts with the embedding; piece i ends with layer i's keys and values in the cache; piece n ends with the final norm.
+void forward_piece(device::Stream& stream, const ForwardModel& m, const StepView& step, std::int32_t piece);
+void forward_attention(device::Stream& stream, const ForwardModel& m, const StepView& step, std::int32_t layer);
+// All pieces in order: act.hidden holds the last hidden states of the step's tokens.
 void forward(device::Stream& stream, const ForwardModel& m, const StepView& step);
 // Logits of the tokens `token_rows[0, count)` (indices into the step's tokens; -1: zeros) into the first rows of act.logits.
 void logits(device::Stream& stream, const ForwardModel& m, const std::int32_t* token_rows, std::int64_t count);

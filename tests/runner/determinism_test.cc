@@ -18,6 +18,7 @@ struct Scenario {
   std::string backend = "CPU_UNIFIED";
   int threads = 1;
   std::int32_t budget = 2048, depth = 1, num_blocks = 1024, block_size = 16, crowd = 0;
+  std::int32_t crowd_prompt = 300, crowd_outputs = 24;  // longest prompt, tokens generated, of the crowd's members
   bool prefix_caching = false;
   bool twice = false;  // run the subjects first once, so that the second time hits the prefix cache
 };
@@ -28,12 +29,12 @@ std::vector<TokenId> random_prompt(std::mt19937_64& rng, std::size_t n) {
   return p;
 }
 
-SequenceSpec spec_of(std::uint64_t id, std::vector<TokenId> prompt, double temperature) {
+SequenceSpec spec_of(std::uint64_t id, std::vector<TokenId> prompt, double temperature, std::int32_t outputs = 24) {
   auto p = std::make_shared<SamplingParams>();
   p->temperature = temperature;
   p->top_p = 0.95;
   p->seed = id * 77 + 5;
-  p->max_tokens = 24;
+  p->max_tokens = outputs;
   p->ignore_eos = true;
   p->logprobs = 4;
   return SequenceSpec{.id = RequestId{id}, .prompt = std::move(prompt), .sampling = p, .arrival = id};
@@ -70,7 +71,7 @@ Outcome run(const Scenario& setup) {
   if (setup.twice) (void)test::run_all(*bench.runner, scheduler, subjects(1000), setup.depth);
   std::vector<SequenceSpec> all;
   auto rng = test::seeded_rng();
-  for (int i = 0; i < setup.crowd; ++i) all.push_back(spec_of(100 + static_cast<std::uint64_t>(i), random_prompt(rng, 1 + rng() % 300), 1.0));
+  for (int i = 0; i < setup.crowd; ++i) all.push_back(spec_of(100 + static_cast<std::uint64_t>(i), random_prompt(rng, 1 + rng() % static_cast<unsigned>(setup.crowd_prompt)), 1.0, setup.crowd_outputs));
   const auto middle = static_cast<std::ptrdiff_t>(all.size() / 2);
   auto mine = subjects(10);
   all.insert(all.begin() + middle, mine.begin(), mine.end());
@@ -115,7 +116,7 @@ TEST(Determinism, AfterAPrefixHit) {
 }
 
 TEST(Determinism, AfterPreemption) {
-  const Outcome got = run(Scenario{.depth = 2, .num_blocks = 44, .crowd = 70, .prefix_caching = true});
+  const Outcome got = run(Scenario{.depth = 2, .num_blocks = 60, .crowd = 30, .crowd_prompt = 30, .crowd_outputs = 130, .prefix_caching = true});
   expect_same(got);
   EXPECT_GT(got.stats.num_preemptions, 20u);
 }
