@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "graph/mode.h"
 #include "kv/store/kv_layout.h"
 
 namespace quire::attention {
 
-// What may be inside a recorded graph. Ordered: each level includes the ones before (vLLM's AttentionCGSupport).
-enum class GraphSupport : std::uint8_t { kNever, kUniformSingleTokenDecode, kUniformBatch, kAlways };
-[[nodiscard]] const char* graph_support_name(GraphSupport s);  // "NEVER", "UNIFORM_SINGLE_TOKEN_DECODE", ...
+using graph::graph_support_name;
+using graph::GraphSupport;
 
 // What a model and its settings ask of attention. Layers of one model share it.
 struct AttnProblem {

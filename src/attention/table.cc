@@ -49,16 +49,6 @@ static_assert(names_unique(), "a backend's name is its key");
 
 std::span<const BackendCaps> backend_table() { return kTable; }
 
-const char* graph_support_name(GraphSupport s) {
-  switch (s) {
-    case GraphSupport::kNever: return "NEVER";
-    case GraphSupport::kUniformSingleTokenDecode: return "UNIFORM_SINGLE_TOKEN_DECODE";
-    case GraphSupport::kUniformBatch: return "UNIFORM_BATCH";
-    case GraphSupport::kAlways: return "ALWAYS";
-  }
-  return "?";
-}
-
 std::string AttnProblem::describe() const {
   return std::to_string(num_heads) + "/" + std::to_string(num_kv_heads) + " heads of " + std::to_string(head_dim) + ", block " + std::to_string(block_size) + ", KV " + dtype_name(kv_dtype);
 }
