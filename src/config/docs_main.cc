@@ -1,4 +1,4 @@
-// quire_docs FOLDER: writes FLAGS.md and ENV.md there, from the tables. Built on demand; the same as `quire flags-doc`.
+// quire_docs FOLDER: writes FLAGS.md, ENV.md and GRAPH_MODES.md there, from the tables. Built on demand; the same as `quire flags-doc`.
 #include <cstdio>
 
 #include "config/help.h"

@@ -6,6 +6,7 @@
 #include "config/compilation.h"
 #include "config/environment.h"
 #include "config/values.h"
+#include "graph/document.h"
 
 namespace quire::config {
 namespace {
@@ -224,7 +225,8 @@ std::string env_markdown() {
 
 Status write_docs(const std::string& folder) {
   QUIRE_RETURN_IF_ERROR(write_file(folder + "/FLAGS.md", flags_markdown()));
-  return write_file(folder + "/ENV.md", env_markdown());
+  QUIRE_RETURN_IF_ERROR(write_file(folder + "/ENV.md", env_markdown()));
+  return write_file(folder + "/GRAPH_MODES.md", graph::graph_modes_markdown());
 }
 
 }  // namespace quire::config

@@ -38,7 +38,8 @@ class Resolver {
   }
 
   [[nodiscard]] Error refusal() const {
-    const std::string hint = request_.can_split_at_attention ? "ask for PIECEWISE, which keeps attention between graphs, or for NONE" : "ask for NONE";
+    const std::string hint =
+        request_.can_split_at_attention ? "ask for PIECEWISE, which keeps attention between graphs, or for NONE" : "ask for NONE";
     return Error{ErrorCode::kUnsupported, asked_name(GraphMode::kFull) + ": " + backend_level() + ", so it cannot be part of a graph; " + hint,
                  "--compilation-config"};
   }
