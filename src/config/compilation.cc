@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/suggest.h"
 #include "config/values.h"
+#include "graph/mode.h"
 
 namespace quire::config {
 namespace {
@@ -47,8 +48,6 @@ constexpr CompilationKey kKeys[] = {
     {"local_cache_dir", Fate::kNoEffect, kNoCompiler},
     {"debug_dump_path", Fate::kNoEffect, kNoCompiler},
 };
-
-constexpr std::string_view kGraphModes[] = {"NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"};
 
 std::string upper(std::string_view text) {
   std::string out(text);
@@ -108,16 +107,18 @@ class CompilationReader {
     }
   }
   void take_mode(const json::value& value) {
-    const std::string want = "one of NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FULL_AND_PIECEWISE";
     if (value.is_null()) return;
     if (value.is_int64() && value.get_int64() >= 0 && value.get_int64() <= 2)
-      return request_mode("cudagraph_mode", std::string(kGraphModes[value.get_int64()]));
-    if (!value.is_string()) return wrong("cudagraph_mode", value, want);
-    const std::string mode = upper(std::string_view(value.get_string()));
-    if (std::find(std::begin(kGraphModes), std::end(kGraphModes), mode) == std::end(kGraphModes)) {
-      return wrong("cudagraph_mode", value, want + did_you_mean(mode, kGraphModes));
+      return request_mode("cudagraph_mode", graph::graph_mode_name(graph::kGraphModes[static_cast<std::size_t>(value.get_int64())]));
+    const std::string text = value.is_string() ? upper(std::string_view(value.get_string())) : "";
+    if (const auto mode = graph::parse_graph_mode(text); mode.ok()) return request_mode("cudagraph_mode", graph::graph_mode_name(mode.value()));
+    std::string names;
+    std::vector<std::string_view> candidates;
+    for (const graph::GraphMode mode : graph::kGraphModes) {
+      candidates.emplace_back(graph::graph_mode_name(mode));
+      names += (names.empty() ? "" : ", ") + std::string(candidates.back());
     }
-    request_mode("cudagraph_mode", mode);
+    wrong("cudagraph_mode", value, "one of " + names + did_you_mean(text, candidates));
   }
   void take_old_switch(std::string_view key, const json::value& value) {
     if (!value.is_bool()) return wrong(key, value, "true or false");
