@@ -12,6 +12,7 @@
 #include "config/machine.h"
 #include "config/print.h"
 #include "config/resolve.h"
+#include "graph/settings.h"
 #include "model/checkpoint.h"
 #include "ops/cpu_kernels.h"
 #include "runner/runner.h"
@@ -31,16 +32,37 @@ std::string mib(std::size_t bytes) {
   return text;
 }
 
+// How steps ran, for /metrics: by graph mode and, when eager, why.
+class StepModeCounters {
+ public:
+  explicit StepModeCounters(engine::Metrics& metrics) {
+    for (const graph::RuntimeMode mode : {graph::RuntimeMode::kNone, graph::RuntimeMode::kPiecewise, graph::RuntimeMode::kFull}) {
+      engine::MetricLabels labels = metrics.base_labels();
+      labels.emplace_back("mode", graph::runtime_mode_name(mode));
+      counters_.push_back(metrics.registry().counter("quire:graph_steps_total", "Steps by the graph mode they ran in (NONE: eager)", labels));
+    }
+  }
+  void count(graph::RuntimeMode mode) const { counters_[static_cast<std::size_t>(mode)].add(); }
+
+ private:
+  std::vector<engine::Counter> counters_;
+};
+
 // The engine's view of a runner. Shares the memory that the runner works in: whoever still holds the engine keeps it alive.
 class RunnerExecutor final : public engine::StepExecutor {
  public:
-  RunnerExecutor(std::shared_ptr<ModelMemory> memory, std::unique_ptr<runner::ModelRunner> runner) : memory_(std::move(memory)), runner_(std::move(runner)) {}
-  void submit(const StepPlan& plan) override { runner_->submit(plan); }
+  RunnerExecutor(std::shared_ptr<ModelMemory> memory, std::unique_ptr<runner::ModelRunner> runner, engine::Metrics& metrics)
+      : memory_(std::move(memory)), runner_(std::move(runner)), modes_(metrics) {}
+  void submit(const StepPlan& plan) override {
+    runner_->submit(plan);
+    modes_.count(runner_->last_choice().key.mode);
+  }
   Result<StepResult> collect() override { return runner_->collect(); }
 
  private:
   std::shared_ptr<ModelMemory> memory_;  // outlives the runner: declared first
   std::unique_ptr<runner::ModelRunner> runner_;
+  StepModeCounters modes_;
 };
 
 std::vector<device::CpuKernel> cpu_kernels() {
@@ -78,6 +100,16 @@ void log_lines(const std::string& text) {
       QUIRE_LOG_INFO("{}", line);
     }
     at = end + 1;
+  }
+}
+
+void log_notes(const std::vector<config::Adjustment>& notes) {
+  for (const config::Adjustment& note : notes) {
+    if (note.severity == config::Adjustment::Severity::kWarning) {
+      QUIRE_LOG_WARN("{}: {}", note.flag, note.text);
+    } else {
+      QUIRE_LOG_INFO("{}: {}", note.flag, note.text);
+    }
   }
 }
 
@@ -202,13 +234,24 @@ Status LoadedModel::make_engine(const Prepared& prepared, const std::shared_ptr<
   if (!kv.ok()) return kv.error();
   memory_->kv = std::make_unique<kv::KvStore>(std::move(kv).value());
   timeline.lap("KV cache");
-  const runner::RunnerConfig runner_config{c.model, s, c.engine.max_logprobs, &backend};
+  const auto graphs = graph::graph_settings(c.engine.graph, graph::GraphFacts{.attention = {std::string(backend.name), backend.graph_support},
+                                                                               .max_num_seqs = s.max_num_seqs,
+                                                                               .max_num_batched_tokens = s.max_num_batched_tokens,
+                                                                               .enforce_eager = c.engine.enforce_eager});
+  if (!graphs.ok()) return graphs.error();
+  log_notes(graphs->notes);
+  const runner::RunnerConfig runner_config{c.model, s, c.engine.max_logprobs, &backend, graphs->mode, graphs->buckets};
   auto runner = runner::ModelRunner::create(device, runner_config, *memory_->weights, *memory_->kv);
   if (!runner.ok()) return runner.error();
   const runner::RunnerBytes bytes = runner::ModelRunner::bytes(runner_config);
   QUIRE_LOG_INFO("memory: weights {} + KV cache {} + activations {} + step inputs {} + sequence state {} = {}",
                  mib(model::Weights::arena_bytes(c.model, {c.engine.dtype, s.max_model_len})), mib(static_cast<std::size_t>(layout.total_bytes())), mib(bytes.activations),
                  mib(bytes.step_inputs), mib(bytes.sequence_state), mib(device.allocated_bytes()));
+  const auto started = std::chrono::steady_clock::now();
+  const runner::RecordedGraphs recorded = runner.value()->record_graphs();
+  QUIRE_LOG_INFO("graph mode {}: {} shapes, {} graphs, {} recorded in {}", graph::graph_mode_name(graphs->mode), recorded.num_keys, recorded.num_graphs, mib(recorded.bytes),
+                 seconds_text(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count()));
+  timeline.lap("graphs");
   engine::EngineConfig engine_config{.scheduler = s,
                                      .max_queue = c.engine.max_queue,
                                      .seed = c.engine.seed,
@@ -219,7 +262,7 @@ Status LoadedModel::make_engine(const Prepared& prepared, const std::shared_ptr<
                              {"cache_dtype", dtype_name(c.engine.kv_dtype)},
                              {"num_gpu_blocks", std::to_string(s.num_blocks)},
                              {"enable_prefix_caching", s.enable_prefix_caching ? "True" : "False"}});
-  engine_ = std::make_shared<engine::Engine>(engine_config, std::make_unique<RunnerExecutor>(memory_, std::move(runner).value()), metrics);
+  engine_ = std::make_shared<engine::Engine>(engine_config, std::make_unique<RunnerExecutor>(memory_, std::move(runner).value(), *metrics), metrics);
   engine_->start();
   timeline.lap("engine");
   return {};

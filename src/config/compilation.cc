@@ -300,12 +300,6 @@ GraphRequest graph_request(const Options& options, std::vector<Adjustment>& note
     return request;
   }
   take_size_flags(options, request, problems);
-  const bool names_sizes = !request.capture_sizes.empty() || request.max_capture_size.value_or(0) > 0;
-  if (wants_graphs || (request.mode.empty() && names_sizes)) {
-    const std::string asked = wants_graphs ? flag + " cudagraph_mode " + request.mode : size_flag(options, flag);
-    problems.add(
-        Error{ErrorCode::kUnsupported, asked + ": graphs on a CPU: not built yet; cudagraph_mode NONE is what runs", "--compilation-config"});
-  }
   if (request.max_capture_size && !request.capture_sizes.empty() && request.capture_sizes.back() != *request.max_capture_size) {
     problems.add("--max-cudagraph-capture-size", size_flag(options, flag) + ": the largest graph size " + std::to_string(*request.max_capture_size) +
                                                      " contradicts the listed sizes, whose largest is " +

@@ -8,6 +8,7 @@
 #include "device/workspace.h"
 #include "model/forward.h"
 #include "ops/sample.h"
+#include "runner/recorded_steps.h"
 #include "runner/step_buffers.h"
 #include "runner/step_inputs.h"
 
@@ -72,7 +73,7 @@ struct InFlight {
 
 struct ModelRunner::Impl {
   Impl(device::Device& device, RunnerConfig c, const model::Weights& w, kv::KvStore& store)
-      : config(std::move(c)), weights(w), kv(store), stream(device.make_stream()), rows(static_cast<std::size_t>(config.limits.max_num_seqs)) {}
+      : config(std::move(c)), weights(w), kv(store), stream(device.make_stream()), rows(static_cast<std::size_t>(config.limits.max_num_seqs)), recorded(static_cast<std::size_t>(config.limits.depth)) {}
 
   RunnerConfig config;
   const model::Weights& weights;
@@ -86,12 +87,19 @@ struct ModelRunner::Impl {
   StepInputs inputs;
   std::deque<InFlight> in_flight;
   std::uint64_t last_step = 0;
+  RecordedSteps recorded;
+  graph::GraphChoice choice;    // of the last submitted step
 
   void upload(const StateUpload& u);
   void append_blocks(const BlockAppend& a);
   void fill(StepBuffers& b, std::uint64_t step);
-  [[nodiscard]] attention::DeviceWork device_work(const StepBuffers& b) const;
-  void run_model(StepBuffers& b, std::uint64_t step);
+  [[nodiscard]] attention::DeviceWork device_work(const StepBuffers& b, std::int64_t decode, std::int64_t prefill, std::int64_t all) const;
+  [[nodiscard]] model::ForwardModel forward_model() const { return {config.spec, weights, *config.backend, kv, activations}; }
+  [[nodiscard]] model::StepView step_view(const StepBuffers& b, std::int64_t num_tokens, const attention::DeviceWork& work) const;
+  void gather(const StepBuffers& b, std::int64_t num_tokens);
+  void record(const graph::GraphKey& key, std::size_t buffers);
+  [[nodiscard]] graph::GraphChoice choose(const StepPlan& plan) const;
+  void run_model(std::size_t buffers, std::uint64_t step);
   void run_logits(StepBuffers& b);
   [[nodiscard]] RowResult read_row(const InFlight& f, std::size_t row, const std::vector<ops::LogitsResult>& results, const StepBuffers& b);
   [[nodiscard]] TokenLogprobs read_logprobs(const ops::LogitsResult& r, std::int64_t index, std::int32_t num_top, const StepBuffers& b);
@@ -137,7 +145,7 @@ void ModelRunner::Impl::fill(StepBuffers& b, std::uint64_t step) {
   put(Field::kLogitsRows, inputs.logits_rows);
 }
 
-attention::DeviceWork ModelRunner::Impl::device_work(const StepBuffers& b) const {
+attention::DeviceWork ModelRunner::Impl::device_work(const StepBuffers& b, std::int64_t decode, std::int64_t prefill, std::int64_t all) const {
   const auto* counts = b.get<std::int32_t>(Field::kWorkCounts);
   return attention::DeviceWork{.decode = b.get<attention::AttnWork>(Field::kWorkDecode),
                                .prefill = b.get<attention::AttnWork>(Field::kWorkPrefill),
@@ -145,33 +153,86 @@ attention::DeviceWork ModelRunner::Impl::device_work(const StepBuffers& b) const
                                .num_decode = counts,
                                .num_prefill = counts + 1,
                                .num_all = counts + 2,
-                               .launch_decode = inputs.work_counts[0],
-                               .launch_prefill = inputs.work_counts[1],
-                               .launch_all = inputs.work_counts[2]};
+                               .launch_decode = decode,
+                               .launch_prefill = prefill,
+                               .launch_all = all};
 }
 
-void ModelRunner::Impl::run_model(StepBuffers& b, std::uint64_t step) {
-  const auto num_tokens = static_cast<std::int64_t>(inputs.positions.size());
+model::StepView ModelRunner::Impl::step_view(const StepBuffers& b, std::int64_t num_tokens, const attention::DeviceWork& work) const {
+  return model::StepView{.num_tokens = num_tokens,
+                         .token_ids = b.get<std::int32_t>(Field::kTokenIds),
+                         .positions = b.get<std::int32_t>(Field::kPositions),
+                         .slots = b.get<std::int64_t>(Field::kSlots),
+                         .query_start = b.get<std::int32_t>(Field::kQueryStart),
+                         .seq_lens = b.get<std::int32_t>(Field::kSeqLens),
+                         .block_table = sequences.block_table.as<std::int32_t>(),
+                         .block_table_stride = max_blocks_per_row(config.limits),
+                         .work = work};
+}
+
+void ModelRunner::Impl::gather(const StepBuffers& b, std::int64_t num_tokens) {
   ops::gather_tokens(*stream,
                      ops::GatherTokensParams{sequences.history.as<std::int32_t>(), history_stride(config.limits), b.get<std::int32_t>(Field::kRowOfToken),
                                              b.get<std::int32_t>(Field::kPositions), b.get<std::int32_t>(Field::kTokenIds)},
                      num_tokens);
-  b.stamp(Field::kTokenIds, step);
+}
+
+// A recorded launch keeps its geometry, so attention is launched for the most work that a batch of this key can have; the counts on the
+// device say how much of it is real. A uniform key has decode rows alone.
+void ModelRunner::Impl::record(const graph::GraphKey& key, std::size_t buffers_index) {
+  const StepBuffers& b = buffers[buffers_index];
+  const std::int64_t most = attention::max_work(key.num_tokens, config.limits.max_num_seqs, config.spec.num_heads / config.spec.num_kv_heads);
+  const attention::DeviceWork work = key.uniform ? device_work(b, key.num_rows, 0, key.num_rows) : device_work(b, most, most, most);
+  const model::StepView view = step_view(b, key.num_tokens, work);
+  const model::ForwardModel m = forward_model();
+  RecordedStep step;
+  const auto into = [&](const auto& launches) {
+    stream->begin_record(step.pieces.emplace_back());
+    launches();
+    stream->end_record();
+  };
+  if (key.mode == graph::RuntimeMode::kFull) {
+    into([&] { gather(b, key.num_tokens); model::forward(*stream, m, view); });
+  } else {
+    for (std::int32_t piece = 0; piece <= config.spec.num_layers; ++piece) {
+      into([&] {
+        if (piece == 0) gather(b, key.num_tokens);
+        model::forward_piece(*stream, m, view, piece);
+      });
+    }
+  }
+  recorded.add(buffers_index, key, std::move(step));
+}
+
+graph::GraphChoice ModelRunner::Impl::choose(const StepPlan& plan) const {
+  std::int32_t longest = 0;
+  for (const RowPlan& row : plan.rows) longest = std::max(longest, row.num_new);
+  const auto batch = graph::describe_batch(plan.num_tokens, static_cast<std::int32_t>(plan.rows.size()), longest, config.buckets.decode_query_len());
+  return graph::choose_graph(batch, config.graph_mode, config.buckets);
+}
+
+void ModelRunner::Impl::run_model(std::size_t buffers_index, std::uint64_t step) {
+  StepBuffers& b = buffers[buffers_index];
+  b.stamp(Field::kTokenIds, step);  // its producer, gather_tokens, is the first launch below
   b.require(step);
-  model::forward(*stream, model::ForwardModel{config.spec, weights, *config.backend, kv, activations},
-                 model::StepView{.num_tokens = num_tokens,
-                                 .token_ids = b.get<std::int32_t>(Field::kTokenIds),
-                                 .positions = b.get<std::int32_t>(Field::kPositions),
-                                 .slots = b.get<std::int64_t>(Field::kSlots),
-                                 .query_start = b.get<std::int32_t>(Field::kQueryStart),
-                                 .seq_lens = b.get<std::int32_t>(Field::kSeqLens),
-                                 .block_table = sequences.block_table.as<std::int32_t>(),
-                                 .block_table_stride = max_blocks_per_row(config.limits),
-                                 .work = device_work(b)});
+  const auto num_tokens = static_cast<std::int64_t>(inputs.positions.size());
+  const model::StepView view = step_view(b, num_tokens, device_work(b, inputs.work_counts[0], inputs.work_counts[1], inputs.work_counts[2]));
+  const model::ForwardModel m = forward_model();
+  if (!choice.has_graph()) {
+    gather(b, num_tokens);
+    model::forward(*stream, m, view);
+    return;
+  }
+  const RecordedStep* graphs = recorded.find(buffers_index, choice.key);
+  QUIRE_CHECK(graphs != nullptr) << choice.key.describe() << " was never recorded";
+  for (std::size_t piece = 0; piece < graphs->pieces.size(); ++piece) {
+    if (piece > 0) model::forward_attention(*stream, m, view, static_cast<std::int32_t>(piece - 1));
+    stream->replay(graphs->pieces[piece]);
+  }
 }
 
 void ModelRunner::Impl::run_logits(StepBuffers& b) {
-  const model::ForwardModel m{config.spec, weights, *config.backend, kv, activations};
+  const model::ForwardModel m = forward_model();
   const auto total = static_cast<std::int64_t>(inputs.logits_rows.size());
   const std::int64_t tile = activations.logits.dim(0), top_stride = step_limits(config).top_stride;
   for (std::int64_t first = 0; first < total; first += tile) {
@@ -252,6 +313,15 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(device::Device& device,
   return std::unique_ptr<ModelRunner>(new ModelRunner(std::move(impl)));
 }
 
+RecordedGraphs ModelRunner::record_graphs() {
+  const auto keys = graph::keys_to_record(impl_->config.graph_mode, impl_->config.buckets);
+  for (std::size_t b = 0; b < impl_->buffers.size(); ++b)
+    for (const graph::GraphKey& key : keys) impl_->record(key, b);
+  return {keys.size(), impl_->recorded.num_graphs(), impl_->recorded.bytes()};
+}
+
+const graph::GraphChoice& ModelRunner::last_choice() const { return impl_->choice; }
+
 void ModelRunner::submit(const StepPlan& plan) {
   Impl& r = *impl_;
   QUIRE_CHECK_LT(r.in_flight.size(), r.buffers.size()) << "too many steps in flight";
@@ -265,9 +335,11 @@ void ModelRunner::submit(const StepPlan& plan) {
     const RowState& state = r.rows[static_cast<std::size_t>(row.row.value)];
     f.num_top.emplace_back(state.num_logprobs, state.num_prompt_logprobs);
   }
+  r.choice = r.choose(plan);
+  if (r.choice.has_graph()) pad_inputs(r.inputs, r.choice.key.num_tokens, r.choice.key.num_rows);
   StepBuffers& b = r.buffers[f.buffers];
   r.fill(b, plan.step_id);
-  r.run_model(b, plan.step_id);
+  r.run_model(f.buffers, plan.step_id);
   r.run_logits(b);
   r.in_flight.push_back(std::move(f));
 }

@@ -7,6 +7,7 @@
 #include "attention/capability.h"
 #include "base/result.h"
 #include "device/device.h"
+#include "graph/dispatch.h"
 #include "kv/store/kv_store.h"
 #include "model/spec.h"
 #include "model/weights.h"
@@ -20,6 +21,13 @@ struct RunnerConfig {
   SchedulerConfig limits;            // budgets, state rows, depth
   std::int32_t max_logprobs = 20;    // top log-probabilities a request may ask for; -1: the vocabulary
   const attention::BackendCaps* backend = nullptr;
+  graph::GraphMode graph_mode = graph::GraphMode::kNone;  // resolved against the backend
+  graph::BucketSet buckets;                               // sizes to record; empty exactly when the mode is NONE
+};
+
+// What recording took.
+struct RecordedGraphs {
+  std::size_t num_keys = 0, num_graphs = 0, bytes = 0;
 };
 
 // Bytes that a runner takes beside weights and KV pool, item by item.
@@ -33,6 +41,11 @@ class ModelRunner {
   // `weights`, `kv` and `device` must outlive the runner. Allocates everything it will ever need.
   [[nodiscard]] static Result<std::unique_ptr<ModelRunner>> create(device::Device& device, const RunnerConfig& config, const model::Weights& weights, kv::KvStore& kv);
   ~ModelRunner();
+
+  // Records every graph of the mode, largest first. Once, before the first step; a step whose shape has no graph runs eagerly.
+  RecordedGraphs record_graphs();
+  // How the last submitted step ran.
+  [[nodiscard]] const graph::GraphChoice& last_choice() const;
 
   // Enqueues a step; at most `depth` steps are between submit and collect. Steps must come in order.
   void submit(const StepPlan& plan);

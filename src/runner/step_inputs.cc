@@ -69,4 +69,17 @@ void build_inputs(const StepPlan& plan, const std::vector<RowState>& rows, std::
   in.work_counts = {static_cast<std::int32_t>(in.plan.decode.size()), static_cast<std::int32_t>(in.work_prefill.size()), static_cast<std::int32_t>(in.work_all.size())};
 }
 
+void pad_inputs(StepInputs& in, std::int32_t num_tokens, std::int32_t num_rows) {
+  const auto tokens = static_cast<std::size_t>(num_tokens);
+  QUIRE_CHECK_GE(tokens, in.positions.size());
+  in.row_of_token.resize(tokens, StateRow::none().value);
+  in.positions.resize(tokens, 0);
+  in.slots.resize(tokens, SlotId::none().value);
+  if (num_rows == 0) return;
+  const auto rows = static_cast<std::size_t>(num_rows);
+  QUIRE_CHECK_GE(rows, in.seq_lens.size());
+  in.seq_lens.resize(rows, 0);
+  in.query_start.resize(rows + 1, in.query_start.back());
+}
+
 }  // namespace quire::runner

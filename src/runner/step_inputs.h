@@ -33,4 +33,8 @@ struct StepInputs {
 // no state row twice.
 void build_inputs(const StepPlan& plan, const std::vector<RowState>& rows, std::int32_t block_size, std::int32_t group, StepInputs& inputs);
 
+// Fills up to the size of a recorded step with rows and tokens that do nothing: token row none, slot none, position 0, length 0. `num_rows` 0: the
+// rows stay the batch's own (attention runs outside the graph).
+void pad_inputs(StepInputs& inputs, std::int32_t num_tokens, std::int32_t num_rows);
+
 }  // namespace quire::runner

@@ -6,6 +6,7 @@
 #include "attention/cpu_kernels.h"
 #include "attention/select.h"
 #include "base/check.h"
+#include "graph/settings.h"
 #include "ops/cpu_kernels.h"
 
 namespace quire::test {
@@ -36,7 +37,12 @@ ModelBench::ModelBench(const ModelBenchOptions& o) : spec(o.dummy.has_value() ? 
   layout.key_order = backend->key_order;
   layout.value_order = backend->value_order;
   kv = std::make_unique<kv::KvStore>(kv::KvStore::create(*device, layout).value());
-  runner = runner::ModelRunner::create(*device, runner::RunnerConfig{spec, o.scheduler, 20, backend}, *weights, *kv).value();
+  const auto graphs = graph::graph_settings({.mode = o.graph_mode}, {.attention = {std::string(backend->name), backend->graph_support},
+                                                                     .max_num_seqs = o.scheduler.max_num_seqs,
+                                                                     .max_num_batched_tokens = o.scheduler.max_num_batched_tokens})
+                          .value();
+  runner = runner::ModelRunner::create(*device, runner::RunnerConfig{spec, o.scheduler, 20, backend, graphs.mode, graphs.buckets}, *weights, *kv).value();
+  graphs_recorded = runner->record_graphs();
 }
 
 RunResult run_all(runner::ModelRunner& runner, Scheduler& scheduler, std::vector<SequenceSpec> specs, std::int32_t depth) {

@@ -22,6 +22,7 @@ struct ModelBenchOptions {
   std::optional<DType> kv_dtype;         // default: dtype
   std::string backend = "CPU_UNIFIED";
   int num_threads = 1;
+  std::string graph_mode = "NONE";      // asked for; resolved against the backend
   SchedulerConfig scheduler;             // num_blocks must be set
 };
 
@@ -34,6 +35,7 @@ struct ModelBench {
   std::unique_ptr<kv::KvStore> kv;
   std::unique_ptr<runner::ModelRunner> runner;
   const attention::BackendCaps* backend = nullptr;
+  runner::RecordedGraphs graphs_recorded;
 };
 
 // All CPU kernels of the program.

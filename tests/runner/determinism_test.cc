@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "kit/compare.h"
 #include "kit/model_bench.h"
@@ -15,7 +16,7 @@ const std::string kModel = QUIRE_SOURCE_DIR "/models/gsm-tiny";
 constexpr int kSubjects = 4;
 
 struct Scenario {
-  std::string backend = "CPU_UNIFIED";
+  std::string backend = "CPU_UNIFIED", graph_mode = "NONE";
   int threads = 1;
   std::int32_t budget = 2048, depth = 1, num_blocks = 1024, block_size = 16, crowd = 0;
   std::int32_t crowd_prompt = 300, crowd_outputs = 24;  // longest prompt, tokens generated, of the crowd's members
@@ -58,7 +59,7 @@ struct Outcome {
 };
 
 Outcome run(const Scenario& setup) {
-  test::ModelBenchOptions o{.model_dir = kModel, .backend = setup.backend, .num_threads = setup.threads};
+  test::ModelBenchOptions o{.model_dir = kModel, .backend = setup.backend, .num_threads = setup.threads, .graph_mode = setup.graph_mode};
   o.scheduler = SchedulerConfig{.max_num_batched_tokens = setup.budget,
                                 .max_num_seqs = std::min(80, setup.budget),
                                 .max_model_len = 1024,
@@ -108,6 +109,17 @@ TEST(Determinism, TwoThreads) { expect_same(run(Scenario{.threads = 2, .crowd = 
 TEST(Determinism, SplitBackend) { expect_same(run(Scenario{.backend = "CPU_SPLIT", .threads = 2, .budget = 256, .crowd = 30})); }
 TEST(Determinism, TwoStepsInFlight) { expect_same(run(Scenario{.depth = 2, .crowd = 20})); }
 TEST(Determinism, BlockOf64) { expect_same(run(Scenario{.num_blocks = 256, .block_size = 64, .crowd = 10})); }
+
+// Every graph mode with either backend: decode and mixed batches, padded up to the recorded sizes.
+class GraphModes : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {};
+TEST_P(GraphModes, SameBitsAsEager) {
+  const auto& [backend, mode] = GetParam();
+  expect_same(run(Scenario{.backend = backend, .graph_mode = mode, .budget = 200, .depth = 2, .crowd = 11}));
+}
+INSTANTIATE_TEST_SUITE_P(Determinism, GraphModes,
+                         ::testing::Combine(::testing::Values("CPU_UNIFIED", "CPU_SPLIT"),
+                                            ::testing::Values("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")),
+                         [](const auto& p) { return std::get<0>(p.param) + "_" + std::get<1>(p.param); });
 
 TEST(Determinism, AfterAPrefixHit) {
   const Outcome got = run(Scenario{.prefix_caching = true, .twice = true});
