@@ -199,7 +199,7 @@ std::string flags_markdown() {
   for (const CompilationKey& key : compilation_keys()) {
     out += "| `" + std::string(key.name) + "` | " + (key.fate == Fate::kNoEffect ? "no effect: " : "") + std::string(key.text) + " |\n";
   }
-  out += "\nGraphs on a CPU are not built yet: modes other than `NONE` are refused.\n";
+  out += "\nWhich mode runs follows from what the attention backend supports: [GRAPH_MODES.md](GRAPH_MODES.md).\n";
   return out;
 }
 
