@@ -2,6 +2,7 @@
 // selection, explain and tests read the same rows (table.cc).
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 
 #include "base/dtype.h"
 #include "graph/mode.h"
+#include "kv/store/kv_format.h"
 #include "kv/store/kv_layout.h"
 
 namespace quire::attention {
@@ -16,32 +18,99 @@ namespace quire::attention {
 using graph::graph_support_name;
 using graph::GraphSupport;
 
+// A step's rows, as graphs see them: all of one token, all of one same length, or any mix.
+enum class BatchClass : std::uint8_t { kSingleTokenDecode, kUniform, kMixed };
+[[nodiscard]] constexpr bool graph_holds(GraphSupport s, BatchClass b) { return static_cast<int>(s) > static_cast<int>(b); }
+
+// What a row's queries do to the cache. Every row can be causal with the full context; the others are extra.
+enum class Mask : std::uint8_t { kSlidingWindow, kChunkedLocal, kAlibi, kSoftCap, kSinks };
+inline constexpr Mask kMasks[] = {Mask::kSlidingWindow, Mask::kChunkedLocal, Mask::kAlibi, Mask::kSoftCap, Mask::kSinks};
+[[nodiscard]] const char* mask_name(Mask m);  // "sliding window", ...
+
+class MaskSet {
+ public:
+  constexpr MaskSet() = default;
+  constexpr MaskSet(std::initializer_list<Mask> masks) { for (const Mask m : masks) add(m); }
+  constexpr void add(Mask m) { bits_ = static_cast<std::uint8_t>(bits_ | bit(m)); }
+  constexpr void remove(Mask m) { bits_ = static_cast<std::uint8_t>(bits_ & ~bit(m)); }
+  [[nodiscard]] constexpr bool has(Mask m) const { return (bits_ & bit(m)) != 0; }
+  [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
+  friend constexpr bool operator==(MaskSet, MaskSet) = default;
+
+ private:
+  static constexpr unsigned bit(Mask m) { return 1u << static_cast<unsigned>(m); }
+  std::uint8_t bits_ = 0;
+};
+
 // What a model and its settings ask of attention. Layers of one model share it.
 struct AttnProblem {
-  std::int32_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
+  std::int32_t num_heads = 0, num_kv_heads = 0, head_dim = 0;  // of the whole model
   std::int32_t block_size = 16;
-  DType kv_dtype = DType::kBF16;
-  [[nodiscard]] std::int32_t group() const { return num_heads / num_kv_heads; }
+  kv::KvFormat kv_format = kv::KvFormat::kBF16;
+  DType query_dtype = DType::kBF16;
+  MaskSet masks = {};
+  std::int64_t max_context = 0;  // tokens; 0: not stated
+  std::int32_t num_ranks = 1;    // that share each layer's heads
+
+  // Query heads per KV head on one rank; more ranks than KV heads replicate them. 0: the heads do not divide.
+  [[nodiscard]] std::int32_t group() const;
   [[nodiscard]] std::string describe() const;
 };
 
 enum class KernelSplit : std::uint8_t { kUnified, kDecodeAndPrefill };
 
-// One backend on one device family: everything it supports. Nothing else in the program may state support.
-struct BackendCaps {
-  std::string_view name;           // unique; what --attention-backend takes
-  std::string_view device_family;  // "cpu"
-  KernelSplit split;
-  GraphSupport graph_support;
-  std::int32_t min_head_dim, max_head_dim, head_dim_multiple;
-  std::int32_t max_group;          // query heads per KV head
-  std::int32_t block_size_multiple;
-  std::span<const DType> kv_dtypes;
-  kv::CellOrder key_order, value_order;  // the layout its writer and readers share
-  std::string_view summary;        // one line for documents
+enum class Phase : std::uint8_t { kDecode, kExtend, kPrefill };
+inline constexpr Phase kPhases[] = {Phase::kDecode, Phase::kExtend, Phase::kPrefill};
+[[nodiscard]] const char* phase_name(Phase p);
+
+// What one phase's kernel of a row takes.
+struct PhaseCaps {
+  std::span<const std::int32_t> head_sizes = {};  // empty: every multiple of head_dim_multiple in min_head_dim..max_head_dim
+  std::int32_t min_head_dim = 0, max_head_dim = 0, head_dim_multiple = 1;
+  std::int32_t min_group = 1, max_group = 32;      // query heads per KV head
+  std::span<const std::int32_t> block_sizes = {};  // empty: every multiple of block_size_multiple
+  std::int32_t block_size_multiple = kv::kCellTokens;
+  std::span<const DType> query_dtypes = {};
+  std::span<const kv::KvFormat> kv_formats = {};
+  MaskSet masks = {};
+  std::int64_t max_context = 0;  // 0: no limit
+
+  [[nodiscard]] bool takes_head_dim(std::int32_t d) const;
+  [[nodiscard]] bool takes_block_size(std::int32_t b) const;
+  [[nodiscard]] bool takes_format(kv::KvFormat f) const;
+  [[nodiscard]] bool takes_query(DType t) const;
+  // "64, 128, 256" or "multiples of 2 in 8..256".
+  [[nodiscard]] std::string head_sizes_text() const;
+  [[nodiscard]] std::string block_sizes_text() const;
 };
 
-// Rows in order of preference.
+enum class Built : std::uint8_t { kYes, kNo };     // kNo: takes part in explain, marked; serve refuses it by name
+enum class OptIn : std::uint8_t { kNo, kByName };  // kByName: only for an explicit choice
+
+// One backend on its device families: everything it supports. Nothing else in the program may state support.
+struct BackendCaps {
+  std::string_view name;                       // unique; what --attention-backend takes
+  std::string_view alias = {};                 // vLLM's name of the same path; "": none
+  std::span<const std::string_view> families;  // names of device_family.h's table
+  KernelSplit split = KernelSplit::kUnified;
+  GraphSupport graph_support = GraphSupport::kNever;
+  PhaseCaps decode = {}, extend = {}, prefill = {};
+  kv::CellOrder key_order = kv::CellOrder::kDimMajor, value_order = kv::CellOrder::kTokenMajor;  // the layout its writer and readers share
+  Built built = Built::kYes;
+  OptIn opt_in = OptIn::kNo;
+  std::string_view summary;  // one line for documents
+
+  [[nodiscard]] const PhaseCaps& phase(Phase p) const { return p == Phase::kDecode ? decode : p == Phase::kExtend ? extend : prefill; }
+  [[nodiscard]] bool on(std::string_view family) const;
+  [[nodiscard]] bool same_layout(const BackendCaps& other) const { return key_order == other.key_order && value_order == other.value_order; }
+  [[nodiscard]] bool answers_to(std::string_view spelling) const { return spelling == name || (!alias.empty() && spelling == alias); }
+};
+
+// Rows in order of preference on their devices.
 [[nodiscard]] std::span<const BackendCaps> backend_table();
+[[nodiscard]] const BackendCaps* find_backend(std::string_view name_or_alias);  // nullptr: unknown
+
+// docs/CAPABILITIES.md.
+[[nodiscard]] std::string capabilities_markdown();
 
 }  // namespace quire::attention

@@ -1,46 +1,132 @@
+// The capability table. The rows of devices that are not built yet state what those backends must do: limits of the ROCm rows come from the
+// two paths that vLLM has there, those of the CUDA rows from our own kernels' design.
 #include <array>
 
 #include "attention/capability.h"
+#include "attention/device_family.h"
 #include "attention/params.h"
 
 namespace quire::attention {
 namespace {
 
-constexpr std::array kCpuKvDTypes = {DType::kF32, DType::kF16, DType::kBF16};
+using kv::KvFormat;
+
+constexpr std::string_view kCpuFamilies[] = {"cpu"};
+constexpr std::string_view kSm90Families[] = {"sm90"};
+constexpr std::string_view kCudaFamilies[] = {"sm80", "sm89", "sm90", "sm100"};
+constexpr std::string_view kInstinctFamilies[] = {"gfx90a", "gfx942", "gfx950"};
+constexpr std::string_view kRocmFamilies[] = {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1200", "gfx1201"};
+
+constexpr DType kFloats[] = {DType::kF32, DType::kF16, DType::kBF16};
+constexpr DType kHalves[] = {DType::kF16, DType::kBF16};
+
+constexpr KvFormat kCpuFormats[] = {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16};
+constexpr KvFormat kGpuFormats[] = {KvFormat::kF16, KvFormat::kBF16, KvFormat::kFp8E4m3, KvFormat::kFp8E5m2};
+constexpr KvFormat kSm90PrefillFormats[] = {KvFormat::kBF16, KvFormat::kFp8E4m3, KvFormat::kFp8E5m2};
+constexpr KvFormat kRocmFastFormats[] = {KvFormat::kF16, KvFormat::kBF16, KvFormat::kFp8E4m3, KvFormat::kFp8E4m3Fnuz};
+constexpr KvFormat kGenericFormats[] = {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16, KvFormat::kFp8E4m3, KvFormat::kFp8E4m3Fnuz, KvFormat::kFp8E5m2};
+constexpr KvFormat kCudaGenericFormats[] = {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16, KvFormat::kFp8E4m3, KvFormat::kFp8E5m2};
+
+constexpr std::int32_t kSm90Heads[] = {64, 80, 96, 112, 120, 128, 192, 256};
+constexpr std::int32_t kGenericHeads[] = {32, 64, 80, 96, 112, 120, 128, 160, 192, 224, 256};
+constexpr std::int32_t kRocmFastHeads[] = {64, 128, 256};
+constexpr std::int32_t kRocmFastBlocks[] = {16, 32};
+
+constexpr MaskSet kEveryMask = {Mask::kSlidingWindow, Mask::kChunkedLocal, Mask::kAlibi, Mask::kSoftCap, Mask::kSinks};
+
+constexpr PhaseCaps kCpuPhase = {
+    .min_head_dim = 8, .max_head_dim = kMaxHeadDim, .head_dim_multiple = 2, .max_group = kMaxGroup, .query_dtypes = kFloats, .kv_formats = kCpuFormats};
+constexpr PhaseCaps kSm90Decode = {.head_sizes = kSm90Heads, .query_dtypes = kHalves, .kv_formats = kGpuFormats, .masks = kEveryMask};
+constexpr PhaseCaps kSm90Prefill = {.head_sizes = kSm90Heads, .query_dtypes = kHalves, .kv_formats = kSm90PrefillFormats, .masks = kEveryMask};
+constexpr PhaseCaps kCudaGenericPhase = {.head_sizes = kGenericHeads, .query_dtypes = kFloats, .kv_formats = kCudaGenericFormats, .masks = kEveryMask};
+constexpr PhaseCaps kRocmFastPhase = {.head_sizes = kRocmFastHeads,
+                                      .block_sizes = kRocmFastBlocks,
+                                      .query_dtypes = kHalves,
+                                      .kv_formats = kRocmFastFormats,
+                                      .masks = {Mask::kSlidingWindow, Mask::kAlibi, Mask::kSoftCap}};
+constexpr PhaseCaps kRocmGenericPhase = {.head_sizes = kGenericHeads, .query_dtypes = kFloats, .kv_formats = kGenericFormats, .masks = kEveryMask};
+
+constexpr auto kToken = kv::CellOrder::kTokenMajor;
+constexpr auto kDim = kv::CellOrder::kDimMajor;
 
 constexpr std::array kTable = {
     BackendCaps{.name = "CPU_UNIFIED",
-                .device_family = "cpu",
+                .families = kCpuFamilies,
                 .split = KernelSplit::kUnified,
                 .graph_support = GraphSupport::kAlways,
-                .min_head_dim = 8,
-                .max_head_dim = kMaxHeadDim,
-                .head_dim_multiple = 2,
-                .max_group = kMaxGroup,
-                .block_size_multiple = kv::kCellTokens,
-                .kv_dtypes = kCpuKvDTypes,
-                .key_order = kv::CellOrder::kDimMajor,
-                .value_order = kv::CellOrder::kTokenMajor,
+                .decode = kCpuPhase,
+                .extend = kCpuPhase,
+                .prefill = kCpuPhase,
+                .key_order = kDim,
+                .value_order = kToken,
                 .summary = "one kernel for decode, extend and prefill rows"},
     BackendCaps{.name = "CPU_SPLIT",
-                .device_family = "cpu",
+                .families = kCpuFamilies,
                 .split = KernelSplit::kDecodeAndPrefill,
                 .graph_support = GraphSupport::kUniformSingleTokenDecode,
-                .min_head_dim = 8,
-                .max_head_dim = kMaxHeadDim,
-                .head_dim_multiple = 2,
-                .max_group = kMaxGroup,
-                .block_size_multiple = kv::kCellTokens,
-                .kv_dtypes = kCpuKvDTypes,
-                .key_order = kv::CellOrder::kDimMajor,
-                .value_order = kv::CellOrder::kTokenMajor,
+                .decode = kCpuPhase,
+                .extend = kCpuPhase,
+                .prefill = kCpuPhase,
+                .key_order = kDim,
+                .value_order = kToken,
                 .summary = "a decode kernel and a prefill kernel, each for its own rows"},
+    BackendCaps{.name = "CUDA_SM90",
+                .families = kSm90Families,
+                .split = KernelSplit::kDecodeAndPrefill,
+                .graph_support = GraphSupport::kAlways,
+                .decode = kSm90Decode,
+                .extend = kSm90Prefill,
+                .prefill = kSm90Prefill,
+                .key_order = kToken,
+                .value_order = kToken,
+                .built = Built::kNo,
+                .summary = "tensor-core decode and prefill kernels that read the cache directly"},
+    BackendCaps{.name = "CUDA_GENERIC",
+                .families = kCudaFamilies,
+                .split = KernelSplit::kUnified,
+                .graph_support = GraphSupport::kAlways,
+                .decode = kCudaGenericPhase,
+                .extend = kCudaGenericPhase,
+                .prefill = kCudaGenericPhase,
+                .key_order = kToken,
+                .value_order = kToken,
+                .built = Built::kNo,
+                .summary = "plain kernels for every shape and every device of this platform"},
+    // Split kernels behind one opt-in name. Single-token decode only: a batch whose rows have several tokens each is cut off by budgets
+    // and truncated drafts, so "uniform" would be a promise that the scheduler does not keep.
+    BackendCaps{.name = "ROCM_FAST",
+                .alias = "ROCM_AITER_FA",
+                .families = kInstinctFamilies,
+                .split = KernelSplit::kDecodeAndPrefill,
+                .graph_support = GraphSupport::kUniformSingleTokenDecode,
+                .decode = kRocmFastPhase,
+                .extend = kRocmFastPhase,
+                .prefill = kRocmFastPhase,
+                .key_order = kToken,
+                .value_order = kToken,
+                .built = Built::kNo,
+                .opt_in = OptIn::kByName,
+                .summary = "matrix-core decode and prefill kernels for Instinct"},
+    BackendCaps{.name = "ROCM_GENERIC",
+                .alias = "ROCM_ATTN",
+                .families = kRocmFamilies,
+                .split = KernelSplit::kUnified,
+                .graph_support = GraphSupport::kAlways,
+                .decode = kRocmGenericPhase,
+                .extend = kRocmGenericPhase,
+                .prefill = kRocmGenericPhase,
+                .key_order = kToken,
+                .value_order = kToken,
+                .built = Built::kNo,
+                .summary = "plain kernels for every shape, Radeon included"},
 };
 
 consteval bool names_unique() {
   for (std::size_t i = 0; i < kTable.size(); ++i)
-    for (std::size_t j = 0; j < i; ++j)
-      if (kTable[i].name == kTable[j].name) return false;
+    for (std::size_t j = 0; j < i; ++j) {
+      if (kTable[i].name == kTable[j].name || kTable[i].name == kTable[j].alias || kTable[j].name == kTable[i].alias) return false;
+      if (!kTable[i].alias.empty() && kTable[i].alias == kTable[j].alias) return false;
+    }
   return true;
 }
 static_assert(names_unique(), "a backend's name is its key");
@@ -48,9 +134,5 @@ static_assert(names_unique(), "a backend's name is its key");
 }  // namespace
 
 std::span<const BackendCaps> backend_table() { return kTable; }
-
-std::string AttnProblem::describe() const {
-  return std::to_string(num_heads) + "/" + std::to_string(num_kv_heads) + " heads of " + std::to_string(head_dim) + ", block " + std::to_string(block_size) + ", KV " + dtype_name(kv_dtype);
-}
 
 }  // namespace quire::attention

@@ -216,9 +216,20 @@ Status LoadedModel::make_engine(const Prepared& prepared, const std::shared_ptr<
   const config::ResolvedConfig& c = prepared.config;
   const SchedulerConfig& s = c.engine.scheduler;
   device::CpuDevice& device = *memory_->device;
-  const attention::AttnProblem problem{c.model.num_heads, c.model.num_kv_heads, c.model.head_dim, s.block_size, c.engine.kv_dtype};
+  const attention::AttnProblem problem{.num_heads = c.model.num_heads,
+                                       .num_kv_heads = c.model.num_kv_heads,
+                                       .head_dim = c.model.head_dim,
+                                       .block_size = s.block_size,
+                                       .kv_format = kv::kv_format_of(c.engine.kv_dtype).value_or(kv::KvFormat::kOther),
+                                       .query_dtype = c.engine.dtype,
+                                       .max_context = s.max_model_len};
   const auto selection = attention::select_backend(problem, device.profile().family, requested_backend(c.engine.attention_backend));
   if (!selection.ok()) return selection.error();
+  for (const attention::Fallback& f : selection->fallbacks) {
+    QUIRE_LOG_WARN("attention: {} instead of {}: {}", f.to, f.from, f.why);
+    metrics->count_fallback(f.from, f.to, f.why);
+  }
+  QUIRE_CHECK(selection->set.one_row()) << "the runner launches one row's kernels";
   const attention::BackendCaps& backend = *selection->backend;
   QUIRE_LOG_INFO("attention backend {} ({}), kernels for {} on {} threads", backend.name, backend.summary, ops::cpu_isa(), c.engine.num_threads);
   kv::KvLayout layout;

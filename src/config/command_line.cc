@@ -86,6 +86,7 @@ class Scanner {
     return std::move(options_);
   }
   [[nodiscard]] bool saw_unknown() const { return saw_unknown_; }
+  [[nodiscard]] const std::string& device() const { return device_; }
 
  private:
   void positional(const std::string& token) {
@@ -111,9 +112,9 @@ class Scanner {
     const FlagRow& row = *match.row;
     std::string written = parts.spelling;
     std::replace(written.begin(), written.end(), '_', '-');
-    if (row.audience != Audience::kServeAndRun && row.audience != command_) {
+    if (!takes(command_, row.audience)) {
       saw_unknown_after_ = at_;
-      return problems_.add(written, written + ": belongs to `quire " + (row.audience == Audience::kRun ? "run" : "serve") + "`, not to this command");
+      return problems_.add(written, written + ": belongs to `quire " + (row.audience == Audience::kRun ? "run" : row.audience == Audience::kExplain ? "explain" : "serve") + "`, not to this command");
     }
     if (!parts.path.empty() || token.find('.') == written.size()) return dotted(row, written, parts);
     if (row.kind == ValueKind::kBool) return boolean(row, written, match.negated, parts);
@@ -125,6 +126,10 @@ class Scanner {
     }
     if (values.empty()) return problems_.add(written, written + ": needs a value: " + allowed_text(row));
     if (row.name == "model") return named_model(written, values.front());
+    if (row.name == "device" && command_ == Audience::kExplain) {  // names of device families, present or not
+      device_ = values.front();
+      return;
+    }
     assign_flag(options_, row, written, std::move(values), Source::kCommandLine, problems_);
   }
   void named_model(const std::string& written, const std::string& value) {
@@ -159,6 +164,7 @@ class Scanner {
   Audience command_;
   Problems& problems_;
   Options options_;
+  std::string device_;
   std::size_t at_ = 0;
   std::size_t saw_unknown_after_ = SIZE_MAX;  // position of the token after the last unknown flag
   bool saw_unknown_ = false;
@@ -185,24 +191,28 @@ Result<Command> parse_engine_command(std::span<const std::string> arguments, Aud
   Scanner scanner(arguments, command, problems);
   Options options = scanner.scan();
   if (const auto file = options.given_text("config")) read_config_file(*file, command, options, problems);
-  options.check_fates(problems);
+  if (command == Audience::kExplain)
+    options.note_no_effect();
+  else
+    options.check_fates(problems);
   if (options.model().empty() && !scanner.saw_unknown()) {
-    problems.add("MODEL", std::string("MODEL is missing: quire ") + (run ? "run MODEL --prompt TEXT" : "serve MODEL [flags]"));
+    problems.add("MODEL", std::string("MODEL is missing: quire ") + (run ? "run MODEL --prompt TEXT" : command == Audience::kExplain ? "explain MODEL [flags]" : "serve MODEL [flags]"));
   }
   if (run && !options.given("prompt") && !scanner.saw_unknown()) problems.add("--prompt", "--prompt is missing: quire run MODEL --prompt TEXT");
   if (!problems.empty()) return problems.to_error();
+  if (command == Audience::kExplain) return Command{ExplainCommand{std::move(options), scanner.device()}};
   if (!run) return Command{ServeCommand{std::move(options)}};
   RunRequest request = run_request(options);
   return Command{RunCommand{std::move(options), std::move(request)}};
 }
 
 Result<Command> no_such_command(const std::string& word) {
-  static constexpr std::string_view kLater[] = {"chat", "bench", "explain", "plan", "doctor", "quantize", "eval"};
-  static constexpr std::string_view kNow[] = {"serve", "run", "--version", "--help"};
+  static constexpr std::string_view kLater[] = {"chat", "bench", "plan", "doctor", "quantize", "eval"};
+  static constexpr std::string_view kNow[] = {"serve", "run", "explain", "--version", "--help"};
   if (std::find(std::begin(kLater), std::end(kLater), word) != std::end(kLater)) {
-    return Error{ErrorCode::kUnsupported, "quire " + word + ": not built yet; there are serve, run and --version", word};
+    return Error{ErrorCode::kUnsupported, "quire " + word + ": not built yet; there are serve, run, explain and --version", word};
   }
-  return invalid(quote_value(word) + ": unknown command; there are serve, run, --version and --help" + did_you_mean(word, kNow), word);
+  return invalid(quote_value(word) + ": unknown command; there are serve, run, explain, --version and --help" + did_you_mean(word, kNow), word);
 }
 
 }  // namespace
@@ -214,6 +224,7 @@ Result<Command> parse_command_line(std::span<const std::string> arguments) {
   const auto rest = arguments.subspan(1);
   if (word == "serve") return parse_engine_command(rest, Audience::kServe);
   if (word == "run") return parse_engine_command(rest, Audience::kRun);
+  if (word == "explain") return parse_engine_command(rest, Audience::kExplain);
   if (word == "--help" || word == "-h" || word == "help") return Command{HelpCommand{program_help()}};
   if (word == "--version" || word == "-V" || word == "version") {
     if (rest.empty()) return Command{VersionCommand{}};

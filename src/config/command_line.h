@@ -43,12 +43,17 @@ struct HelpCommand {
   std::string text;  // for standard output
 };
 
-// Hidden: writes FLAGS.md and ENV.md into `folder`.
+struct ExplainCommand {
+  Options options;     // features that are not built are no problem here: not_built() lists them
+  std::string device;  // as given; "": none
+};
+
+// Hidden: writes FLAGS.md, ENV.md and CAPABILITIES.md into `folder`.
 struct FlagsDocCommand {
   std::string folder = "docs";
 };
 
-using Command = std::variant<ServeCommand, RunCommand, VersionCommand, HelpCommand, FlagsDocCommand>;
+using Command = std::variant<ServeCommand, RunCommand, ExplainCommand, VersionCommand, HelpCommand, FlagsDocCommand>;
 
 // `arguments` without the program's name. An error's message lists every problem, each naming its flag.
 [[nodiscard]] Result<Command> parse_command_line(std::span<const std::string> arguments);

@@ -4,6 +4,7 @@
 #include <array>
 #include <boost/json/serialize.hpp>
 
+#include "attention/capability.h"
 #include "base/json.h"
 #include "base/suggest.h"
 #include "config/values.h"
@@ -238,6 +239,11 @@ AttentionBackendChoice backend_by_name(const std::string& spelling, std::string_
               "--attention-backend"});
     return AttentionBackendChoice::kAuto;
   }
+  const attention::BackendCaps* row = attention::find_backend(name);
+  if (row != nullptr) {
+    problems.add(Error{ErrorCode::kUnsupported, spelling + " " + name + ": not built yet, and not for this device (cpu); this device has CPU_UNIFIED and CPU_SPLIT", "--attention-backend"});
+    return AttentionBackendChoice::kAuto;
+  }
   std::vector<std::string_view> names{"AUTO", "CPU_UNIFIED", "CPU_SPLIT"};
   for (const ForeignBackend& foreign : kForeign) names.push_back(foreign.name);
   problems.add("--attention-backend",
@@ -308,7 +314,7 @@ GraphRequest graph_request(const Options& options, std::vector<Adjustment>& note
   return request;
 }
 
-AttentionBackendChoice attention_choice(const Options& options, std::vector<Adjustment>& notes, Problems& problems) {
+std::optional<NamedBackend> attention_name(const Options& options, std::vector<Adjustment>& notes, Problems& problems) {
   const json::object& config = options.json("attention-config");
   const std::string flag = options.spelling("attention-config");
   std::optional<std::string> from_config;
@@ -327,10 +333,17 @@ AttentionBackendChoice attention_choice(const Options& options, std::vector<Adju
   const auto direct = options.given_text("attention-backend");
   if (direct && from_config) {
     problems.add("--attention-backend", "--attention-backend and --attention-config.backend exclude each other; keep one");
-    return AttentionBackendChoice::kAuto;
+    return std::nullopt;
   }
-  if (direct) return backend_by_name(options.spelling("attention-backend"), *direct, problems);
-  if (from_config) return backend_by_name(flag + " backend", *from_config, problems);
+  if (direct) return NamedBackend{options.spelling("attention-backend"), *direct};
+  if (from_config) return NamedBackend{flag + " backend", *from_config};
+  return std::nullopt;
+}
+
+AttentionBackendChoice attention_choice(const Options& options, const Environment& environment, std::vector<Adjustment>& notes, Problems& problems) {
+  const auto named = attention_name(options, notes, problems);
+  if (named) return backend_by_name(named->spelling, named->name, problems);
+  if (environment.attention_backend) return backend_by_name("VLLM_ATTENTION_BACKEND", *environment.attention_backend, problems);
   return AttentionBackendChoice::kAuto;
 }
 

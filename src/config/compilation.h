@@ -2,10 +2,12 @@
 // request; which graph mode then runs is decided by the backend's row, not here.
 #pragma once
 #include <boost/json/value.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "config/environment.h"
 #include "config/options.h"
 #include "config/problems.h"
 #include "config/resolved.h"
@@ -31,8 +33,14 @@ struct CompilationKey {
 };
 [[nodiscard]] std::span<const CompilationKey> compilation_keys();
 
-// --attention-backend, or "backend" of --attention-config: CPU_UNIFIED, CPU_SPLIT or auto, in any case. Names of backends that this
+// The name of --attention-backend, or "backend" of --attention-config, as written; nullopt: neither is given.
+struct NamedBackend {
+  std::string spelling, name;
+};
+[[nodiscard]] std::optional<NamedBackend> attention_name(const Options& options, std::vector<Adjustment>& notes, Problems& problems);
+
+// That name, else VLLM_ATTENTION_BACKEND: CPU_UNIFIED, CPU_SPLIT or auto, in any case. Names of backends that this
 // device lacks are refused by name; unknown names with the nearest one.
-[[nodiscard]] AttentionBackendChoice attention_choice(const Options& options, std::vector<Adjustment>& notes, Problems& problems);
+[[nodiscard]] AttentionBackendChoice attention_choice(const Options& options, const Environment& environment, std::vector<Adjustment>& notes, Problems& problems);
 
 }  // namespace quire::config

@@ -184,7 +184,7 @@ class FileReader {
     }
     const FlagRow& row = *match.row;
     if (row.name == "config" || row.name == "help") return problems_.add(key, where + ": not allowed in a configuration file");
-    if (row.audience != Audience::kServeAndRun && row.audience != command_) return problems_.add(key, where + ": not a flag of this command");
+    if (!takes(command_, row.audience)) return problems_.add(key, where + ": not a flag of this command");
     if (!seen_.insert(row.name).second) return problems_.add(key, where + ": given twice (as --" + std::string(row.name) + ")");
     if (on_command_line_.contains(row.name)) return;
     if (is_null(node)) return problems_.add(key, where + ": has no value");

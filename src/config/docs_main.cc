@@ -1,4 +1,5 @@
-// quire_docs FOLDER: writes FLAGS.md, ENV.md and GRAPH_MODES.md there, from the tables. Built on demand; the same as `quire flags-doc`.
+// quire_docs FOLDER: writes FLAGS.md, ENV.md, GRAPH_MODES.md and CAPABILITIES.md there, from the tables. Built on demand; the same as
+// `quire flags-doc`.
 #include <cstdio>
 
 #include "config/help.h"

@@ -7,7 +7,7 @@ namespace {
 using K = ValueKind;
 using F = EnvFate;
 
-constexpr std::string_view kRocm = "it selects kernels of a ROCm device; on a CPU --attention-backend chooses";
+constexpr std::string_view kRocm = "it selects kernels of a ROCm device; elsewhere --attention-backend chooses";
 constexpr std::string_view kCuda = "it concerns CUDA devices; this is a CPU";
 constexpr std::string_view kPython = "there is no Python process here";
 constexpr std::string_view kCollectives = "one rank has nothing to exchange";
@@ -29,7 +29,7 @@ constexpr EnvRow kRows[] = {
     {.name = "VLLM_HTTP_TIMEOUT_KEEP_ALIVE", .kind = K::kInt, .fallback = "5", .allowed = "1..86400", .text = "Seconds an idle connection stays open; --timeout-keep-alive wins"},
     {.name = "VLLM_CPU_KVCACHE_SPACE", .kind = K::kInt, .allowed = "0..1048576", .text = "KV pool in GiB; 0: the default rule; --kv-cache-memory-bytes wins"},
 
-    {.name = "VLLM_ATTENTION_BACKEND", .text = "replaced by --attention-backend", .fate = F::kReplaced},
+    {.name = "VLLM_ATTENTION_BACKEND", .text = "Attention backend, an explicit choice; --attention-backend wins"},
     {.name = "VLLM_USE_V1", .text = "there is one engine", .fate = F::kReplaced},
     {.name = "VLLM_USE_V2_MODEL_RUNNER", .text = "there is one model runner", .fate = F::kReplaced},
     {.name = "VLLM_ROCM_USE_AITER", .text = kRocm, .fate = F::kReplaced},

@@ -42,6 +42,8 @@ void store(std::string_view name, const std::string& value, Environment& env) {
     env.keep_alive_seconds = static_cast<std::int32_t>(*parse_integer(value));
   else if (name == "VLLM_LOG_STATS_INTERVAL")
     env.log_stats_interval_seconds = *parse_number(value);
+  else if (name == "VLLM_ATTENTION_BACKEND")
+    env.attention_backend = value;
   else if (name == "VLLM_CPU_KVCACHE_SPACE") {
     if (*parse_integer(value) > 0) env.kv_cache_gib = *parse_integer(value);
   } else
@@ -49,6 +51,8 @@ void store(std::string_view name, const std::string& value, Environment& env) {
 }
 
 void take(const EnvRow& row, const std::string& value, Environment& env, Problems& problems) {
+  if (row.name == "VLLM_ROCM_USE_AITER") env.rocm_aiter = parse_bool(value);
+  if (row.name == "VLLM_ROCM_USE_AITER_MHA") env.rocm_aiter_mha = parse_bool(value);
   switch (row.fate) {
     case EnvFate::kDocumented: return;
     case EnvFate::kIgnored: env.notes.push_back({Severity::kInfo, std::string(row.name), "is ignored: " + std::string(row.text)}); return;

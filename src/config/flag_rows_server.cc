@@ -89,6 +89,12 @@ constexpr FlagRow kRows[] = {
     {.name = "enable-mfu-metrics", .kind = K::kBool, .fallback = "false", .help = "Metrics of utilisation", .group = G::kLogging, .fate = Fate::kNotBuilt, .fate_text = "metrics of utilisation"},
     {.name = "enable-layerwise-nvtx-tracing", .kind = K::kBool, .fallback = "false", .help = "Profiler ranges", .group = G::kLogging, .fate = Fate::kNotBuilt, .fate_text = "profiler ranges"},
 
+    // Hypothetical models
+    {.name = "head-size", .kind = K::kInt, .fallback = "from the model", .allowed = "1..65536", .help = "Head size to ask about", .group = G::kExplain, .audience = Audience::kExplain},
+    {.name = "num-heads", .kind = K::kInt, .fallback = "from the model", .allowed = "1..65536", .help = "Query heads to ask about", .group = G::kExplain, .audience = Audience::kExplain},
+    {.name = "num-kv-heads", .kind = K::kInt, .fallback = "from the model", .allowed = "1..65536", .help = "KV heads to ask about", .group = G::kExplain, .audience = Audience::kExplain},
+    {.name = "masks", .kind = K::kTextList, .help = "Besides those of the model: sliding-window, chunked-local, alibi, soft-cap, sinks", .group = G::kExplain, .audience = Audience::kExplain},
+
     // One prompt
     {.name = "prompt", .help = "The prompt", .group = G::kRun, .audience = Audience::kRun},
     {.name = "chat", .kind = K::kBool, .fallback = "false", .help = "Send the prompt as a user message through the chat template", .group = G::kRun, .audience = Audience::kRun},

@@ -60,6 +60,7 @@ std::string_view flag_group_title(FlagGroup group) {
                                                                "Logs and metrics",
                                                                "Extensions",
                                                                "One prompt (quire run)",
+                                                               "Hypothetical models (quire explain)",
                                                                "Program"};
   return kTitles[static_cast<int>(group)];
 }

@@ -1,4 +1,4 @@
-// The one declaration of every flag of `quire serve` and `quire run`: spelling, values, default, help and fate. Parsing, help,
+// The one declaration of every flag of `quire serve`, `quire run` and `quire explain`: spelling, values, default, help and fate. Parsing, help,
 // docs/FLAGS.md, --config files and the start-up warnings all read this table; a flag that is not here does not exist.
 // Knows no model and no machine.
 #pragma once
@@ -41,12 +41,17 @@ enum class FlagGroup : std::uint8_t {
   kLogging,
   kExtensions,
   kRun,
+  kExplain,
   kProgram
 };
-inline constexpr int kNumFlagGroups = 13;
+inline constexpr int kNumFlagGroups = 14;
 [[nodiscard]] std::string_view flag_group_title(FlagGroup group);
 
-enum class Audience : std::uint8_t { kServeAndRun, kServe, kRun };  // which subcommand takes the flag
+enum class Audience : std::uint8_t { kServeAndRun, kServe, kRun, kExplain };  // which subcommand takes the flag
+// `explain` takes every flag of `serve`, so that a server's command line can be asked about as it stands.
+[[nodiscard]] constexpr bool takes(Audience command, Audience row) {
+  return row == Audience::kServeAndRun || row == command || (command == Audience::kExplain && row == Audience::kServe);
+}
 
 struct FlagRow {
   std::string_view name;          // canonical, without dashes: "max-model-len"

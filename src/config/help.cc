@@ -3,6 +3,8 @@
 #include <fstream>
 #include <vector>
 
+#include "attention/capability.h"
+#include "attention/device_family.h"
 #include "config/compilation.h"
 #include "config/environment.h"
 #include "config/values.h"
@@ -82,7 +84,10 @@ std::string description(const FlagRow& row) {
   return facts.empty() ? out : out + " (" + facts + ")";
 }
 
-bool belongs(const FlagRow& row, Audience command) { return row.audience == Audience::kServeAndRun || row.audience == command; }
+bool belongs(const FlagRow& row, Audience command) {
+  if (command == Audience::kExplain) return row.audience == Audience::kExplain || row.name == "json" || row.name == "help";
+  return takes(command, row.audience);
+}
 
 // The names of the flags with one fate, as a paragraph.
 std::string names_with(Fate fate, Audience command) {
@@ -126,6 +131,7 @@ std::string audience_text(Audience audience) {
   switch (audience) {
     case Audience::kServe: return "serve";
     case Audience::kRun: return "run";
+    case Audience::kExplain: return "explain";
     case Audience::kServeAndRun: return "both";
   }
   return "";
@@ -146,6 +152,7 @@ std::string program_help() {
          "\n"
          "  quire serve MODEL [flags]               serve MODEL over HTTP (port 8000)\n"
          "  quire run MODEL --prompt TEXT [flags]   answer one prompt and stop\n"
+         "  quire explain MODEL [flags]             which attention backend serves MODEL on a device, and why\n"
          "  quire --version [--json]                version\n"
          "  quire serve --help, quire run --help    every flag\n"
          "\n"
@@ -153,7 +160,34 @@ std::string program_help() {
          "Flag names, defaults and --config files are those of `vllm serve`.\n";
 }
 
+std::string explain_help() {
+  std::string out =
+      "quire explain MODEL [--device NAME] [flags of serve]\n"
+      "\nSays which attention backends serve MODEL with these flags on a device, present or not, with every\n"
+      "reason, and what of the command line is not built yet. Reads config.json only. Exit status 0\n"
+      "whenever there is an answer, also when nothing serves.\n"
+      "\n  --device NAME                 ";
+  std::size_t column = kColumn;
+  for (const attention::DeviceFamily& f : attention::device_families()) {
+    const std::string word = std::string(f.name) + (f.name == "cpu" ? " (default)" : "");
+    if (column > kColumn) out += ",";
+    if (column + word.size() + 3 > kWidth) out += "\n" + std::string(kColumn, ' '), column = kColumn;
+    if (column > kColumn) out += " ";
+    out += word;
+    column += word.size() + 2;
+  }
+  out += "\n";
+  for (const FlagRow* row : flag_table()) {
+    if (row->audience != Audience::kExplain && row->name != "json") continue;
+    const std::string left = "  " + spellings(*row);
+    out += left;
+    wrap(out, left.size(), description(*row));
+  }
+  return out + "\nEvery flag of `quire serve` is taken; quire serve --help lists them.\n";
+}
+
 std::string command_help(Audience command) {
+  if (command == Audience::kExplain) return explain_help();
   std::string out = command == Audience::kRun ? "quire run MODEL --prompt TEXT [flags]\n" : "quire serve MODEL [flags]\n";
   out +=
       "\nUnderscores in names equal dashes. Integers may end in k, m, g (1000) or K, M, G (1024).\n"
@@ -176,7 +210,7 @@ std::string command_help(Audience command) {
 
 std::string flags_markdown() {
   std::string out =
-      "# Flags of `quire serve` and `quire run`\n\n"
+      "# Flags of `quire serve`, `quire run` and `quire explain`\n\n"
       "Made by `quire flags-doc` from the flag table (`src/config/flag_rows_*.cc`); a test fails when this page is stale.\n\n"
       "Spelling: underscores equal dashes; every switch has `--x` and `--no-x`; integers may end in `k`, `m`, `g` (powers of 1000; `25.6k` = 25600)\n"
       "or `K`, `M`, `G` (powers of 1024); JSON flags take one string or dotted keys (`--compilation-config.cudagraph_mode NONE`; a key that ends in "
@@ -185,7 +219,8 @@ std::string flags_markdown() {
       "values are errors\n"
       "(exit code 2) that name the nearest valid one. A flag without effect is answered by one warning; a flag whose feature is not built yet is "
       "refused,\n"
-      "unless its value asks for nothing.\n";
+      "unless its value asks for nothing. `quire explain` takes every flag of `serve` and refuses none; its `--device` takes the names of\n"
+      "docs/CAPABILITIES.md.\n";
   for (int group = 0; group < kNumFlagGroups; ++group) {
     out += "\n## " + std::string(flag_group_title(static_cast<FlagGroup>(group))) +
            "\n\n| flag | of | values | default | meaning | remarks |\n|---|---|---|---|---|---|\n";
@@ -226,7 +261,8 @@ std::string env_markdown() {
 Status write_docs(const std::string& folder) {
   QUIRE_RETURN_IF_ERROR(write_file(folder + "/FLAGS.md", flags_markdown()));
   QUIRE_RETURN_IF_ERROR(write_file(folder + "/ENV.md", env_markdown()));
-  return write_file(folder + "/GRAPH_MODES.md", graph::graph_modes_markdown());
+  QUIRE_RETURN_IF_ERROR(write_file(folder + "/GRAPH_MODES.md", graph::graph_modes_markdown()));
+  return write_file(folder + "/CAPABILITIES.md", attention::capabilities_markdown());
 }
 
 }  // namespace quire::config

@@ -170,24 +170,35 @@ void Options::assign_json(const FlagRow& row, std::string_view spelling, boost::
     note(Adjustment::Severity::kWarning, std::string(spelling), "key " + quote_value(key) + " given more than once; the last value stands");
 }
 
-void Options::check_fates(Problems& problems) {
+void Options::note_no_effect() {
   for (const FlagRow* row : flag_table()) {
     const auto found = stored_.find(row->name);
-    if (found == stored_.end()) continue;
+    if (found != stored_.end() && row->fate == Fate::kNoEffect)
+      note(Adjustment::Severity::kWarning, found->second.spelling, "has no effect: " + std::string(row->fate_text));
+  }
+}
+
+std::vector<Error> Options::not_built() const {
+  std::vector<Error> out;
+  for (const FlagRow* row : flag_table()) {
+    const auto found = stored_.find(row->name);
+    if (found == stored_.end() || row->fate == Fate::kNoEffect) continue;
     const Stored& stored = found->second;
-    if (row->fate == Fate::kNoEffect) {
-      note(Adjustment::Severity::kWarning, stored.spelling, "has no effect: " + std::string(row->fate_text));
-      continue;
-    }
     const bool json_asks = row->kind == ValueKind::kJson && !stored.json.empty();
     const bool refused = row->fate == Fate::kNotBuilt && (json_asks || (row->kind != ValueKind::kJson && !is_neutral(*row, stored.values)));
     const bool unbuilt_value =
         std::any_of(stored.values.begin(), stored.values.end(), [&](const std::string& v) { return is_word(row->unbuilt, v); });
     if (!refused && !unbuilt_value) continue;
     const std::string shown = row->kind == ValueKind::kBool || json_asks ? "" : " " + (row->secret ? "***" : quote_value(joined(stored.values)));
-    problems.add(Error{ErrorCode::kUnsupported, stored.spelling + shown + ": " + std::string(row->fate_text) + ": not built yet",
-                       "--" + std::string(row->name)});
+    out.push_back(Error{ErrorCode::kUnsupported, stored.spelling + shown + ": " + std::string(row->fate_text) + ": not built yet",
+                        "--" + std::string(row->name)});
   }
+  return out;
+}
+
+void Options::check_fates(Problems& problems) {
+  note_no_effect();
+  for (Error& error : not_built()) problems.add(std::move(error));
 }
 
 }  // namespace quire::config

@@ -45,6 +45,10 @@ class Options {
   void note(Adjustment::Severity severity, std::string flag, std::string text) { notes_.push_back({severity, std::move(flag), std::move(text)}); }
   // Applies fates: warnings for flags without effect, problems for features that are not built.
   void check_fates(Problems& problems);
+  // Warnings for flags without effect.
+  void note_no_effect();
+  // The refusals of features that are not built, in table order.
+  [[nodiscard]] std::vector<Error> not_built() const;
 
  private:
   struct Stored {

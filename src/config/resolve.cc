@@ -36,7 +36,7 @@ void resolve_engine(Resolution& r) {
   engine.relaxed_unused_tensors = std::find(engine.relaxed.begin(), engine.relaxed.end(), "unused-tensors") != engine.relaxed.end();
   for (const std::string& name : engine.relaxed) r.note(Severity::kWarning, "--relaxed", name + ": a refusal of this name becomes a warning");
   engine.seed = static_cast<std::uint64_t>(options.integer("seed").value_or(0));
-  engine.attention_backend = attention_choice(options, r.out.adjustments, r.problems);
+  engine.attention_backend = attention_choice(options, r.in.environment, r.out.adjustments, r.problems);
   engine.graph = graph_request(options, r.out.adjustments, r.problems);
   engine.enforce_eager = options.boolean("enforce-eager");
   engine.cpu_isa = r.in.environment.cpu_isa;

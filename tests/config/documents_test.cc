@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/json/serialize.hpp>
 
+#include "attention/capability.h"
 #include "base/files.h"
 #include "config/help.h"
 #include "config/print.h"
@@ -91,7 +92,7 @@ TEST(Table, HoldsEveryFlagOfVllm) {
 // Parsing one value of each row: an honoured flag passes, one without effect warns, an unbuilt one is refused.
 TEST(Table, FatesHold) {
   for (const FlagRow* row : flag_table()) {
-    if (row->audience == Audience::kRun || row->name == "model" || row->name == "config" || row->name == "help") continue;
+    if (!takes(Audience::kServe, row->audience) || row->name == "model" || row->name == "config" || row->name == "help") continue;
     std::string value = "probe";
     if (row->kind == ValueKind::kBool) value = row->fallback == "true" ? "false" : "true";
     if (row->kind == ValueKind::kChoice || (row->kind != ValueKind::kInt && !row->allowed.empty()))
@@ -115,7 +116,7 @@ TEST(Table, FatesHold) {
 }
 
 TEST(Help, FitsAHundredColumns) {
-  for (const std::string& text : {program_help(), command_help(Audience::kServe), command_help(Audience::kRun)}) {
+  for (const std::string& text : {program_help(), command_help(Audience::kServe), command_help(Audience::kRun), command_help(Audience::kExplain)}) {
     for (std::string_view line : split_words(text, '\n')) EXPECT_LE(line.size(), 100u) << line;
   }
 }
@@ -138,6 +139,7 @@ TEST(Help, ShowsDefaultsRangesAndFates) {
 TEST(Documents, AreFresh) {
   const char* remedy = "refresh with: ninja quire_docs && bin/quire_docs docs";
   EXPECT_TRUE(repository_file("docs/FLAGS.md") == flags_markdown()) << "docs/FLAGS.md is stale; " << remedy;
+  EXPECT_TRUE(repository_file("docs/CAPABILITIES.md") == attention::capabilities_markdown()) << "docs/CAPABILITIES.md is stale; " << remedy;
   EXPECT_TRUE(repository_file("docs/ENV.md") == env_markdown()) << "docs/ENV.md is stale; " << remedy;
   EXPECT_TRUE(repository_file("docs/GRAPH_MODES.md") == graph::graph_modes_markdown()) << "docs/GRAPH_MODES.md is stale; " << remedy;
 }

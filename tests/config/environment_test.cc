@@ -70,14 +70,13 @@ TEST(Environment, BadValuesAreErrorsAndAllAreListed) {
 }
 
 TEST(Environment, OtherEnginesVariablesWarnOnce) {
-  for (const char* name : {"VLLM_USE_V1", "VLLM_ATTENTION_BACKEND", "VLLM_ROCM_USE_AITER", "VLLM_ROCM_USE_AITER_MHA", "VLLM_PORT",
+  for (const char* name : {"VLLM_USE_V1", "VLLM_ROCM_USE_AITER", "VLLM_ROCM_USE_AITER_MHA", "VLLM_PORT",
                            "VLLM_SERVICE_HOST", "VLLM_PORT_8000_TCP"}) {
     const Environment env = read({{name, "tcp://10.0.0.1:8000"}});
     ASSERT_THAT(env.notes, SizeIs(1)) << name;
     EXPECT_EQ(env.notes[0].severity, Adjustment::Severity::kWarning);
     EXPECT_EQ(env.notes[0].flag, name);
   }
-  EXPECT_THAT(read({{"VLLM_ATTENTION_BACKEND", "X"}}).notes[0].text, HasSubstr("--attention-backend"));
 }
 
 TEST(Environment, DevicesAreIgnoredWithAnInfo) {

@@ -203,6 +203,14 @@ TEST(Attention, BackendByNameInAnyCase) {
   EXPECT_THAT(resolve_error("M --attention-backend CPU_SPLIT -ac.backend CPU_SPLIT"), HasSubstr("exclude each other"));
   EXPECT_THAT(resolve_error("M --attention-backend ROCM_AITER_FA"), HasSubstr("ROCM_AITER_FA: not on this device (cpu): it needs a ROCm device"));
   EXPECT_THAT(resolve_error("M --attention-backend flash_attn"), HasSubstr("needs a CUDA device"));
+  EXPECT_THAT(resolve_error("M --attention-backend ROCM_FAST"), HasSubstr("ROCM_FAST: not built yet"));
+  EXPECT_THAT(resolve_error("M --attention-backend cuda_sm90"), HasSubstr("CUDA_SM90: not built yet"));
+  World world;
+  world.variables = {{"VLLM_ATTENTION_BACKEND", "CPU_SPLIT"}};
+  EXPECT_EQ(resolved("M", world).engine.attention_backend, AttentionBackendChoice::kCpuSplit);
+  EXPECT_EQ(resolved("M --attention-backend CPU_UNIFIED", world).engine.attention_backend, AttentionBackendChoice::kCpuUnified);
+  world.variables = {{"VLLM_ATTENTION_BACKEND", "FLASH_ATTN"}};
+  EXPECT_THAT(resolve_error("M", world), HasSubstr("VLLM_ATTENTION_BACKEND FLASH_ATTN: not on this device"));
   EXPECT_THAT(resolve_error("M --attention-backend CPU_UNIFID"), HasSubstr("did you mean 'CPU_UNIFIED'"));
   EXPECT_THAT(resolve_error("M -ac.backnd CPU_SPLIT"), HasSubstr("unknown key 'backnd' (did you mean 'backend'?)"));
   EXPECT_THAT(resolve_error("M -ac.backend 3"), HasSubstr("must be the name of a backend"));

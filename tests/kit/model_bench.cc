@@ -25,7 +25,7 @@ ModelBench::ModelBench(const ModelBenchOptions& o) : spec(o.dummy.has_value() ? 
   model::LoadProgress progress;
   weights = std::make_unique<model::Weights>(
       model::Weights::load(*device, spec, model::WeightsOptions{dtype, o.scheduler.max_model_len}, *source, progress).value());
-  const attention::AttnProblem problem{spec.num_heads, spec.num_kv_heads, spec.head_dim, o.scheduler.block_size, kv_dtype};
+  const attention::AttnProblem problem{spec.num_heads, spec.num_kv_heads, spec.head_dim, o.scheduler.block_size, kv::kv_format_of(kv_dtype).value(), dtype};
   backend = attention::select_backend(problem, "cpu", o.backend).value().backend;
   kv::KvLayout layout;
   layout.num_layers = spec.num_layers;
