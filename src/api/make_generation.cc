@@ -110,7 +110,7 @@ Result<json::object> read_body(const Call& call) {
   const auto same = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? static_cast<char>(a + 32) : a) == b; };
   if (!std::ranges::equal(type, std::string_view("application/json"), same))
     return invalid("Unsupported media type" + (type.empty() ? std::string() : " '" + std::string(type.substr(0, 80)) + "'") + ": Content-Type must be application/json", "Content-Type");
-  auto parsed = parse_json(call.body);
+  auto parsed = parse_json(call.body, JsonLimits{.duplicate_keys = JsonLimits::DuplicateKeys::kKeepLast});
   if (!parsed.ok()) return parsed.error();
   if (!parsed.value().is_object()) return invalid("the body is " + shown(parsed.value()) + ", not a JSON object");
   return std::move(parsed.value().get_object());

@@ -56,7 +56,7 @@ void open_tool_arguments(json::object& message) {
     json::value* function = object == nullptr ? nullptr : object->if_contains("function");
     json::value* arguments = function == nullptr || !function->is_object() ? nullptr : function->get_object().if_contains("arguments");
     if (arguments == nullptr || !arguments->is_string()) continue;
-    auto parsed = parse_json(std::string_view(arguments->get_string()));
+    auto parsed = parse_json(std::string_view(arguments->get_string()), JsonLimits{.duplicate_keys = JsonLimits::DuplicateKeys::kKeepLast});
     if (parsed.ok() && parsed.value().is_object()) *arguments = std::move(parsed).value();
   }
 }

@@ -1,5 +1,5 @@
-// Reading JSON files that a checkpoint ships: objects without duplicate keys, typed values, and text of hostile strings that is
-// safe to print. Internal to model/; knows no field names.
+// Reading JSON files that a checkpoint ships: objects, typed values, and what is wrong with them. Internal to model/; knows no
+// field names.
 #pragma once
 #include <boost/json/fwd.hpp>
 #include <cstdint>
@@ -13,8 +13,7 @@
 
 namespace quire::model {
 
-// Parses `text` as one JSON object. A key that stands twice in one object, at any depth, is an error: the usual parsers keep
-// one of the two silently, and which one differs between them. `what` (a file name) starts every error (kCorrupt).
+// Parses `text` as one JSON object without duplicate keys. `what` (a file name) starts every error (kCorrupt).
 [[nodiscard]] Result<boost::json::value> parse_object(std::string_view text, const std::string& what, const JsonLimits& limits);
 // The same from a file; a missing file is kNotFound.
 [[nodiscard]] Result<boost::json::value> read_object(const std::string& path, const JsonLimits& limits);
@@ -26,8 +25,6 @@ namespace quire::model {
 
 // The value as JSON text, cut to about 80 characters.
 [[nodiscard]] std::string shown(const boost::json::value& value);
-// The string in double quotes, control characters escaped, cut to about 120 bytes.
-[[nodiscard]] std::string shown_text(std::string_view text);
 
 // What is wrong with a file, collected so that a user sees everything at once.
 class Findings {

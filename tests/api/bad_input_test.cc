@@ -106,6 +106,12 @@ TEST_F(BadInput, TooLongPromptsSayBothNumbers) {
   still_works();
 }
 
+// As servers written in Python read it; the fields that are read are the ones that were checked.
+TEST_F(BadInput, AKeyThatStandsTwiceKeepsTheLastValue) {
+  EXPECT_EQ(bench.ok("/v1/completions", R"({"prompt":"x","max_tokens":9,"max_tokens":2})").at("usage").at("completion_tokens").as_int64(), 2);
+  EXPECT_EQ(bench.refused("/v1/completions", R"({"prompt":"x","max_tokens":2,"max_tokens":-1})").at("param").as_string(), "max_tokens");
+}
+
 TEST_F(BadInput, ContentTypeMustBeJson) {
   for (const char* type : {"", "text/plain", "application/x-www-form-urlencoded", "application/jsonx"}) EXPECT_EQ(bench.call("/v1/completions", R"({"prompt":"a"})", type).status, 400) << type;
   EXPECT_EQ(bench.call("/v1/completions", R"({"prompt":"a"})", "Application/JSON; charset=utf-8").status, 200);

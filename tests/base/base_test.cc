@@ -66,6 +66,34 @@ TEST(Json, LimitsAndErrors) {
   ASSERT_FALSE(too_deep.ok());
   EXPECT_NE(too_deep.error().message.find("deeper"), std::string::npos);
   EXPECT_EQ(parse_json("[1,2,3]", JsonLimits{.max_bytes = 3}).error().code, ErrorCode::kTooLarge);
+  EXPECT_EQ(shown_text("a\n\"\x7f"), R"("a\x0a\x22\x7f")");
+  EXPECT_EQ(shown_text(std::string(500, 'x')), "\"" + std::string(120, 'x') + "...\"");
+}
+
+TEST(Json, DuplicateKeysAreRefusedAtEveryDepthUnlessTheCallerKeepsTheLast) {
+  const JsonLimits lenient{.duplicate_keys = JsonLimits::DuplicateKeys::kKeepLast};
+  for (const char* text : {R"({"a":1,"a":2})", R"({"b":{"c":[{"a":1,"x":0,"a":2}]}})", R"([{"a":1,"\u0061":2}])", R"({"a":{"a":1},"b":2,"a":2})"}) {
+    const auto strict = parse_json(text);
+    ASSERT_FALSE(strict.ok()) << text;
+    EXPECT_EQ(strict.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(strict.error().message.find("\"a\" stands twice"), std::string::npos) << strict.error().message;
+    EXPECT_TRUE(parse_json(text, lenient).ok()) << text;
+  }
+  EXPECT_EQ(parse_json(R"({"a":1,"b":3,"a":2})", lenient).value().at("a").as_int64(), 2);
+  // The same key in different objects, as key and as value, and keys that only begin alike.
+  EXPECT_TRUE(parse_json(R"({"a":{"a":"a"},"b":[{"a":1},{"a":2}],"ab":1,"":0})").ok());
+  const auto hostile = parse_json("{\"\\u001b[31m\":1,\"\\u001b[31m\":2}");
+  ASSERT_FALSE(hostile.ok());
+  EXPECT_EQ(hostile.error().message.find('\x1b'), std::string::npos) << "a key from outside must be printable in an error";
+}
+
+TEST(Json, FilesNameThemselvesInTheErrorForADuplicateKey) {
+  const test::TempDir dir;
+  const std::string path = dir.write("twice.json", R"({"a":1,"a":2})");
+  const auto parsed = parse_json_file(path);
+  ASSERT_FALSE(parsed.ok());
+  EXPECT_EQ(parsed.error().code, ErrorCode::kCorrupt);
+  EXPECT_TRUE(parsed.error().message.starts_with(path)) << parsed.error().message;
 }
 
 TEST(Checked, SeesOverflow) {
