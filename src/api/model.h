@@ -28,7 +28,6 @@ struct Model {
   bool priority_scheduling = false;  // false: a priority other than 0 is refused
   std::string root;                  // the model argument, for /v1/models
   std::vector<std::string> relaxed;  // --relaxed items in force, shown in /v1/models
-  std::size_t max_token_bytes = 256; // no token's text is longer; bounds prompts before they are tokenised
 };
 
 }  // namespace quire::api

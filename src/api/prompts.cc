@@ -69,7 +69,7 @@ Result<Prompt> one_prompt(const json::value& item, const json::object& request, 
 Result<std::vector<TokenId>> encode_bounded(const std::string& text, bool add_special_tokens, const Model& model) {
   // A normaliser may shorten text a little (accents, runs of spaces); 4 covers every one in use.
   constexpr std::size_t kShrink = 4;
-  const std::size_t most = kShrink * model.max_token_bytes * static_cast<std::size_t>(model.max_model_len);
+  const std::size_t most = kShrink * model.tokenizer->facts().max_token_bytes * static_cast<std::size_t>(model.max_model_len);
   if (text.size() > most)
     return invalid("This model's maximum context length is " + std::to_string(model.max_model_len) + " tokens; a prompt of " + std::to_string(text.size()) +
                        " bytes cannot fit (at most " + std::to_string(most) + " bytes are tokenised)", "input_tokens");

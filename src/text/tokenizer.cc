@@ -23,6 +23,7 @@ Status Tokenizer::Impl::read_facts() {
   if (!parsed.ok()) return parsed.error();
   const auto& object = parsed.value().as_object();
   facts.vocab_size = object.at("vocab_size").to_number<std::int32_t>();
+  facts.max_token_bytes = object.at("max_token_bytes").to_number<std::size_t>();
   for (const auto& entry : object.at("byte_tokens").as_array()) byte_tokens[entry.at(0).to_number<TokenId>()] = entry.at(1).to_number<std::uint8_t>();
   for (const auto& entry : object.at("special").as_array()) {
     special_ids.insert(entry.at(0).to_number<TokenId>());

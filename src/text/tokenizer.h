@@ -1,6 +1,8 @@
 // Text to token ids and back, exactly as Hugging Face's `tokenizers` does it (the Rust crate behind text/ffi is that library).
 // Immutable after load; every method may be called from any thread at the same time.
 #pragma once
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,6 +26,7 @@ struct TokenizerFacts {
   std::optional<TokenId> bos, eos;
   std::int64_t model_max_length = 0;  // 0: not stated (or the "very large integer" of tokenizer_config.json)
   std::string tokenizer_class;
+  std::size_t max_token_bytes = 0;  // of the longest string in the vocabulary: no token's own text is longer
 };
 
 class Tokenizer {

@@ -39,7 +39,6 @@ ApiBench::ApiBench(BenchOptions options) {
   parts->max_model_len = 2048;
   parts->eos_token_ids = {0};
   parts->root = "models/gsm-tiny";
-  parts->max_token_bytes = 64;
   model = parts;
   service = std::make_shared<Service>(options.settings, metrics, health);
   for (int i = 0; i < 200 && health->verdict().text.find("loading") == std::string::npos; ++i) (void)mailbox.wait(10);  // the monitor looks by itself

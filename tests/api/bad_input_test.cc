@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <boost/json/array.hpp>
+#include <string>
+#include <string_view>
 
 #include "api/api_bench.h"
 
@@ -102,6 +104,12 @@ TEST_F(BadInput, TooLongPromptsSayBothNumbers) {
   bench.refused("/v1/completions", R"({"prompt":)" + full + R"(],"max_tokens":null})");
   bench.refused("/v1/completions", R"({"prompt":)" + full + R"(],"max_tokens":0,"echo":true})");
   bench.refused("/v1/completions", R"({"prompt":")" + std::string(600000, 'x') + "\"}");  // refused before it is tokenised
+  // The bound that the text names is four times the longest token for each place: one byte less is tokenised and then counted.
+  const std::size_t most = 4 * bench.tokenizer->facts().max_token_bytes * 2048;
+  for (const bool over : {false, true}) {
+    const auto refused = bench.refused("/v1/completions", R"({"prompt":")" + std::string(most + (over ? 1 : 0), 'x') + "\"}");
+    EXPECT_EQ(std::string_view(refused.at("message").as_string()).find("are tokenised") != std::string_view::npos, over) << refused.at("message");
+  }
   bench.refused("/v1/chat/completions", R"({"messages":[{"role":"user","content":")" + std::string(20000, 'q') + "\"}]}");
   still_works();
 }

@@ -1,6 +1,8 @@
 // Loading of good and bad folders, bad arguments, threads and leaks.
 #include "text/tokenizer.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <thread>
 
@@ -34,6 +36,30 @@ TEST(Tokenizer, Facts) {
   EXPECT_NE(tokenizer->config_json().find("chat_template"), std::string::npos);
   EXPECT_EQ(load("spm_like")->facts().model_max_length, 0) << "1e30 means no limit";
   EXPECT_EQ(load("spm_like")->facts().bos, 1);
+}
+
+// What bounds the text of a prompt before it is tokenised: true for every token of every vocabulary, reached by one.
+TEST(Tokenizer, NoTokenIsLongerThanTheStatedMost) {
+  EXPECT_EQ(load("gsm_tiny")->facts().max_token_bytes, std::string_view("<|endoftext|>").size());
+  for (const std::string& name : kNames) {
+    const auto tokenizer = load(name);
+    std::size_t longest = 0;
+    for (TokenId id = 0; id < tokenizer->facts().vocab_size; ++id) {
+      if (const auto written = tokenizer->token_string(id)) longest = std::max(longest, written->size());
+      const auto text = tokenizer->decode(std::array{id}, false);
+      // U+FFFD stands for a byte or two of a broken character, so it may be longer than what it stands for.
+      if (!text.ok() || text.value().find("\xef\xbf\xbd") != std::string::npos) continue;
+      EXPECT_LE(text.value().size(), tokenizer->facts().max_token_bytes) << name << " " << id;
+    }
+    EXPECT_EQ(tokenizer->facts().max_token_bytes, longest) << name;
+  }
+  const TempDir dir;
+  const std::string monster(700, 'm');
+  (void)dir.write("tokenizer.json", gsm_json());
+  (void)dir.write("special_tokens_map.json", R"({"pad_token": ")" + monster + "\"}");
+  const auto tokenizer = Tokenizer::load(dir.path());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+  EXPECT_EQ(tokenizer.value()->facts().max_token_bytes, monster.size());
 }
 
 TEST(Tokenizer, OrdinaryTextHoldsNoControlTokens) {

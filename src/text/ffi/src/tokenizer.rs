@@ -147,15 +147,18 @@ impl Core {
 
     fn facts(&self) -> Value {
         let special: Vec<_> = self.specials.iter().map(|(id, token)| json!([id, token.content])).collect();
+        let vocabulary = self.plain.get_vocab(true);
+        // It writes a byte as one or more bytes ("\u{0120}" for a space), never as fewer.
+        let max_token_bytes = vocabulary.keys().map(String::len).max().unwrap_or(0);
         let mut byte_tokens = Vec::new();
         if self.byte_fallback {
-            for (name, id) in self.plain.get_vocab(true) {
+            for (name, id) in vocabulary {
                 if let Some(byte) = byte_of_token(&name) {
                     byte_tokens.push(json!([id, byte]));
                 }
             }
         }
-        json!({"vocab_size": self.vocab_size, "special": special, "byte_tokens": byte_tokens})
+        json!({"vocab_size": self.vocab_size, "max_token_bytes": max_token_bytes, "special": special, "byte_tokens": byte_tokens})
     }
 }
 
