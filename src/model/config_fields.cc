@@ -4,6 +4,7 @@
 #include <array>
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,7 @@ constexpr ConfigField ignorable(std::string_view name) { return {name, Fate::kIg
 constexpr ConfigField neutral(std::string_view name, std::string_view values = "[]") { return {name, Fate::kNeutral, values}; }
 constexpr ConfigField length(std::string_view name) { return {name, Fate::kLength, {}}; }
 
-constexpr std::array kFields = {
+constexpr std::array kArithmeticFields = {
     consumed("architectures"), consumed("model_type"), consumed("hidden_size"), consumed("intermediate_size"), consumed("num_hidden_layers"),
     consumed("num_attention_heads"), consumed("num_key_value_heads"), consumed("head_dim"), consumed("vocab_size"),
     consumed("max_position_embeddings"), consumed("rms_norm_eps"), consumed("rope_theta"), consumed("rope_scaling"), consumed("rope_parameters"),
@@ -58,8 +59,9 @@ constexpr std::array kFields = {
     neutral("num_kv_shared_layers", "[0]"), neutral("kv_cache_scheme"), neutral("attention_type", R"(["full_attention"])"),
 
     length("max_sequence_length"), length("max_seq_len"), length("max_seq_length"), length("seq_length"), length("seq_len"), length("n_positions"),
-    length("model_max_length"), length("max_target_positions"),
+    length("model_max_length"), length("max_target_positions")};
 
+constexpr std::array kOriginAndTrainingFields = {
     // Where a file came from, and how Python should load it. auto_map names code of the repository itself; `architectures` decides here.
     ignorable("_name_or_path"), ignorable("name_or_path"), ignorable("_commit_hash"), ignorable("transformers_version"),
     ignorable("transformers.js_config"), ignorable("auto_map"), ignorable("custom_pipelines"), ignorable("tokenizer_class"),
@@ -75,8 +77,9 @@ constexpr std::array kFields = {
     ignorable("resid_pdrop"), ignorable("resid_dropout"), ignorable("embd_dropout"), ignorable("dropout"), ignorable("mlp_dropout"),
     ignorable("classifier_dropout"), ignorable("gradient_checkpointing"), ignorable("router_aux_loss_coef"), ignorable("output_router_logits"),
     ignorable("loss_type"), ignorable("max_z_loss"), ignorable("z_loss_coefficient"), ignorable("train_seq_len"), ignorable("fused_rms_norm"),
-    ignorable("fused_cross_entropy"), ignorable("ep_size"),
+    ignorable("fused_cross_entropy"), ignorable("ep_size")};
 
+constexpr std::array kPythonAndGenerationFields = {
     // How a Python forward pass returns its results or keeps its cache; heads and tasks of other model kinds.
     ignorable("use_cache"), ignorable("output_attentions"), ignorable("output_hidden_states"), ignorable("output_scores"), ignorable("output_logits"),
     ignorable("return_dict"), ignorable("return_dict_in_generate"), ignorable("chunk_size_feed_forward"), ignorable("is_decoder"),
@@ -98,9 +101,14 @@ constexpr std::array kFields = {
     ignorable("guidance_scale"), ignorable("token_healing"), ignorable("watermarking_config"), ignorable("constraints"), ignorable("force_words_ids"),
     ignorable("low_memory"), ignorable("dola_layers"), ignorable("generation_config")};
 
+constexpr std::array<std::span<const ConfigField>, 3> kTables = {kArithmeticFields, kOriginAndTrainingFields, kPythonAndGenerationFields};
+
 const ConfigField* find_field(std::string_view name) {
-  const auto* found = std::find_if(kFields.begin(), kFields.end(), [name](const ConfigField& f) { return f.name == name; });
-  return found == kFields.end() ? nullptr : found;
+  for (const auto table : kTables) {
+    const auto found = std::find_if(table.begin(), table.end(), [name](const ConfigField& f) { return f.name == name; });
+    if (found != table.end()) return &*found;
+  }
+  return nullptr;
 }
 
 bool same_value(const json::value& a, const json::value& b) {
@@ -141,7 +149,8 @@ void check_length(const ConfigField& field, const json::value& value, const json
 
 void check_config_fields(const json::object& config, Findings& findings) {
   std::vector<std::string_view> names;
-  for (const ConfigField& field : kFields) names.push_back(field.name);
+  for (const auto table : kTables)
+    for (const ConfigField& field : table) names.push_back(field.name);
   for (const auto& entry : config) {
     const std::string_view name(entry.key().data(), entry.key().size());
     const ConfigField* field = find_field(name);
