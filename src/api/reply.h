@@ -17,7 +17,7 @@ struct Reply {
 
 [[nodiscard]] Reply json_reply(std::string body);
 
-// HTTP status and error type of an error; see docs/parts/http.md.
+// HTTP status and error type of an error; see docs/CONTRACTS.md, "Fields".
 [[nodiscard]] int http_status(ErrorCode code);
 [[nodiscard]] const char* error_type(ErrorCode code);
 
