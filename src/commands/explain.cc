@@ -156,6 +156,15 @@ class Explainer {
         out_.notes.push_back(n);
     }
     const attention::BackendCaps* asked = out_.selection.asked;
+    const std::string& by = out_.selection.chosen_by;
+    if (env.attention_backend.has_value() && !by.empty() && by != "VLLM_ATTENTION_BACKEND") out_.notes.push_back({Severity::kInfo, "VLLM_ATTENTION_BACKEND", "is not read: " + by + " wins"});
+    for (const auto& [variable, value] : {std::pair("VLLM_ROCM_USE_AITER", env.rocm_aiter), std::pair("VLLM_ROCM_USE_AITER_MHA", env.rocm_aiter_mha)}) {
+      if (!rocm || !value.has_value()) continue;
+      if (asked != nullptr && !by.starts_with("VLLM_ROCM_"))
+        out_.notes.push_back({Severity::kInfo, variable, "is not read: " + by + " wins"});
+      else if (!*value)
+        out_.notes.push_back({Severity::kInfo, variable, "switches the opt-in path off"});
+    }
     if (asked != nullptr && !asked->alias.empty() && request_by_alias(*asked)) out_.notes.push_back({Severity::kInfo, out_.selection.chosen_by, "stands for " + std::string(asked->name) + ", the path that vLLM calls " + std::string(asked->alias)});
     for (const config::Adjustment& n : options_.notes())
       if (cpu || n.flag != "--gpu-memory-utilization") out_.notes.push_back(n);  // a GPU has memory to share

@@ -81,6 +81,25 @@ std::optional<std::string> requested_backend(config::AttentionBackendChoice choi
   return std::nullopt;
 }
 
+// The attention row that serves; what it replaced is logged and counted.
+Result<const attention::BackendCaps*> choose_backend(const config::ResolvedConfig& c, std::string_view family, engine::Metrics& metrics) {
+  const attention::AttnProblem problem{.num_heads = c.model.num_heads,
+                                       .num_kv_heads = c.model.num_kv_heads,
+                                       .head_dim = c.model.head_dim,
+                                       .block_size = c.engine.scheduler.block_size,
+                                       .kv_format = kv::kv_format_of(c.engine.kv_dtype).value_or(kv::KvFormat::kOther),
+                                       .query_dtype = c.engine.dtype,
+                                       .max_context = c.engine.scheduler.max_model_len};
+  const auto selection = attention::select_backend(problem, family, requested_backend(c.engine.attention_backend));
+  if (!selection.ok()) return selection.error();
+  for (const attention::Fallback& f : selection->fallbacks) {
+    QUIRE_LOG_WARN("attention: {} instead of {}: {}", f.to, f.from, f.why);
+    metrics.count_fallback(f.from, f.to, f.why);
+  }
+  QUIRE_CHECK(selection->set.one_row()) << "the runner launches one row's kernels";
+  return selection->backend;
+}
+
 // Highway's names of instruction sets are in capitals.
 std::string upper(std::string name) {
   for (char& c : name)
@@ -216,21 +235,9 @@ Status LoadedModel::make_engine(const Prepared& prepared, const std::shared_ptr<
   const config::ResolvedConfig& c = prepared.config;
   const SchedulerConfig& s = c.engine.scheduler;
   device::CpuDevice& device = *memory_->device;
-  const attention::AttnProblem problem{.num_heads = c.model.num_heads,
-                                       .num_kv_heads = c.model.num_kv_heads,
-                                       .head_dim = c.model.head_dim,
-                                       .block_size = s.block_size,
-                                       .kv_format = kv::kv_format_of(c.engine.kv_dtype).value_or(kv::KvFormat::kOther),
-                                       .query_dtype = c.engine.dtype,
-                                       .max_context = s.max_model_len};
-  const auto selection = attention::select_backend(problem, device.profile().family, requested_backend(c.engine.attention_backend));
-  if (!selection.ok()) return selection.error();
-  for (const attention::Fallback& f : selection->fallbacks) {
-    QUIRE_LOG_WARN("attention: {} instead of {}: {}", f.to, f.from, f.why);
-    metrics->count_fallback(f.from, f.to, f.why);
-  }
-  QUIRE_CHECK(selection->set.one_row()) << "the runner launches one row's kernels";
-  const attention::BackendCaps& backend = *selection->backend;
+  const auto chosen = choose_backend(c, device.profile().family, *metrics);
+  if (!chosen.ok()) return chosen.error();
+  const attention::BackendCaps& backend = *chosen.value();
   QUIRE_LOG_INFO("attention backend {} ({}), kernels for {} on {} threads", backend.name, backend.summary, ops::cpu_isa(), c.engine.num_threads);
   kv::KvLayout layout;
   layout.num_layers = c.model.num_layers;

@@ -342,6 +342,7 @@ std::optional<NamedBackend> attention_name(const Options& options, std::vector<A
 
 AttentionBackendChoice attention_choice(const Options& options, const Environment& environment, std::vector<Adjustment>& notes, Problems& problems) {
   const auto named = attention_name(options, notes, problems);
+  if (named && environment.attention_backend) notes.push_back({Severity::kInfo, "VLLM_ATTENTION_BACKEND", "is not read: " + named->spelling + " wins"});
   if (named) return backend_by_name(named->spelling, named->name, problems);
   if (environment.attention_backend) return backend_by_name("VLLM_ATTENTION_BACKEND", *environment.attention_backend, problems);
   return AttentionBackendChoice::kAuto;

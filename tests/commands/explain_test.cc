@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/files.h"
+#include "base/json.h"
 #include "explain_cases.h"
 #include "kit/temp_dir.h"
 
@@ -135,6 +136,39 @@ TEST(Explain, MistakesAreErrorsThatNameTheNearest) {
   const auto serve = config::parse_command_line(std::vector<std::string>{"serve", "M", "--head-size", "64"});
   ASSERT_FALSE(serve.ok());
   EXPECT_THAT(serve.error().message, HasSubstr("belongs to `quire explain`"));
+}
+
+TEST(Explain, WhatIsNotReadIsSaid) {
+  const auto text = explanation_text(answer("--device gfx942 --attention-backend ROCM_GENERIC", {{"VLLM_ATTENTION_BACKEND", "ROCM_FAST"}, {"VLLM_ROCM_USE_AITER", "1"}}));
+  EXPECT_THAT(text, HasSubstr("info VLLM_ATTENTION_BACKEND is not read: --attention-backend wins"));
+  EXPECT_THAT(text, HasSubstr("info VLLM_ROCM_USE_AITER is not read: --attention-backend wins"));
+  EXPECT_THAT(explanation_text(answer("--device gfx942", {{"VLLM_ROCM_USE_AITER", "0"}})), HasSubstr("VLLM_ROCM_USE_AITER switches the opt-in path off"));
+  EXPECT_THAT(explanation_text(answer("--device sm90", {{"VLLM_ROCM_USE_AITER", "1"}})), HasSubstr("warning VLLM_ROCM_USE_AITER has no effect"));
+}
+
+// The subcommand itself: exit status and one JSON document.
+int exit_status(std::vector<std::string> arguments, std::string& out) {
+  arguments.insert(arguments.begin(), "explain");
+  const auto command = config::parse_command_line(arguments);
+  EXPECT_TRUE(command.ok());
+  if (!command.ok()) return -1;
+  ::testing::internal::CaptureStdout();
+  const int status = explain(std::get<config::ExplainCommand>(command.value()));
+  out = ::testing::internal::GetCapturedStdout();
+  return status;
+}
+
+TEST(Explain, ExitStatusIsZeroWheneverThereIsAnAnswer) {
+  const std::string tiny = QUIRE_SOURCE_DIR "/models/gsm-tiny";
+  std::string out;
+  EXPECT_EQ(exit_status({tiny, "--json"}, out), 0);
+  EXPECT_EQ(parse_json(out).value().at("selected").at("decode").as_string(), "CPU_UNIFIED");
+  EXPECT_EQ(exit_status({tiny, "--json", "--device", "gfx942", "--attention-backend", "CPU_SPLIT"}, out), 0) << "nothing is selected";
+  EXPECT_TRUE(parse_json(out).value().at("selected").is_null());
+  EXPECT_EQ(parse_json(out).value().at("device").as_string(), "gfx942");
+  EXPECT_EQ(exit_status({tiny, "--device", "gfx9"}, out), config::kUsageExitCode);
+  EXPECT_EQ(out, "");
+  EXPECT_NE(exit_status({tiny + "/none"}, out), 0);
 }
 
 TEST(Explain, JsonSaysWhatTheTextSays) {

@@ -209,6 +209,8 @@ TEST(Attention, BackendByNameInAnyCase) {
   world.variables = {{"VLLM_ATTENTION_BACKEND", "CPU_SPLIT"}};
   EXPECT_EQ(resolved("M", world).engine.attention_backend, AttentionBackendChoice::kCpuSplit);
   EXPECT_EQ(resolved("M --attention-backend CPU_UNIFIED", world).engine.attention_backend, AttentionBackendChoice::kCpuUnified);
+  const ResolvedConfig both = resolved("M --attention-backend CPU_UNIFIED", world);
+  EXPECT_TRUE(std::any_of(both.adjustments.begin(), both.adjustments.end(), [](const Adjustment& a) { return a.flag == "VLLM_ATTENTION_BACKEND"; })) << "said aloud";
   world.variables = {{"VLLM_ATTENTION_BACKEND", "FLASH_ATTN"}};
   EXPECT_THAT(resolve_error("M", world), HasSubstr("VLLM_ATTENTION_BACKEND FLASH_ATTN: not on this device"));
   EXPECT_THAT(resolve_error("M --attention-backend CPU_UNIFID"), HasSubstr("did you mean 'CPU_UNIFIED'"));
