@@ -22,6 +22,17 @@ function(quire_room name)
   endif()
 endfunction()
 
+# quire_test_limit(NAME SECONDS): a test's bound against hanging. Sanitizers slow a test down 5 to 20 times, so their builds
+# multiply every bound here and nowhere else.
+set(QUIRE_TEST_SLOWDOWN 1)
+if(QUIRE_SANITIZE)
+  set(QUIRE_TEST_SLOWDOWN 6)
+endif()
+function(quire_test_limit name seconds)
+  math(EXPR limit "${seconds} * ${QUIRE_TEST_SLOWDOWN}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${limit})
+endfunction()
+
 # quire_test(NAME SOURCES ... DEPS ...): one GoogleTest binary per room, `NAME_test`, registered as one ctest entry.
 function(quire_test name)
   cmake_parse_arguments(T "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
@@ -32,5 +43,6 @@ function(quire_test name)
   target_link_libraries(${name}_test PRIVATE quire_warnings ${T_DEPS} quire_test_kit GTest::gmock GTest::gtest GTest::gtest_main)
   target_compile_definitions(${name}_test PRIVATE QUIRE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name}_test)
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}")
+  quire_test_limit(${name} ${T_TIMEOUT})
+  set_tests_properties(${name} PROPERTIES LABELS "${T_LABELS}")
 endfunction()
