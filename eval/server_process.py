@@ -72,6 +72,13 @@ class Server:
         with urllib.request.urlopen(request, timeout=seconds) as answer:
             return json.load(answer)
 
+    def counter_of(self, name: str, labels: dict[str, str]) -> float:
+        """One series of a counter: the one with all of these labels."""
+        for found, value in re.findall(rf"^{re.escape(name)}{{([^}}]*)}} (\S+)", self.get("/metrics"), re.M):
+            if all(f'{key}="{wanted}"' in found for key, wanted in labels.items()):
+                return float(value)
+        raise ServerError(f"/metrics has no {name} with {labels}")
+
     def counter(self, name: str) -> float:
         """Sum of a Prometheus counter over its labels; raises when the server does not have it."""
         values = re.findall(rf"^{re.escape(name)}(?:{{[^}}]*}})? (\S+)", self.get("/metrics"), re.M)
