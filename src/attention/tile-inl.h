@@ -26,7 +26,6 @@ using TileTag = hn::CappedTag<float, 16>;  // a cell's 16 tokens are whole vecto
 inline constexpr std::size_t kTileLanes = hn::MaxLanes(TileTag());
 inline constexpr std::size_t kCellVectors = 16 / kTileLanes;
 inline constexpr std::size_t kTileCells = attention::kTileTokens / 16;
-inline constexpr std::size_t kGroupRows = 4;  // rows that share one pass over a tile
 // Cells scored together: enough chains to hide the latency of a multiply-add, few enough for the register file.
 inline constexpr std::size_t kCellsAtOnce = HWY_TARGET <= HWY_AVX3 ? 4 : 1;
 

@@ -6,7 +6,7 @@
 
 namespace quire::internal {
 
-// Collects the message and ends the process in its destructor, after writing the registered crash evidence.
+// Collects the message; its destructor writes it to standard error and ends the process.
 class CheckFailure {
  public:
   CheckFailure(const char* file, int line, const char* condition);

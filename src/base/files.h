@@ -1,4 +1,4 @@
-// Small file helpers. Every error names the path and the system's reason.
+// Whole files from disk, read or mapped. Every error names the path and the system's reason.
 #pragma once
 #include <cstddef>
 #include <span>

@@ -14,7 +14,7 @@ enum class ErrorCode {
   kInvalidArgument,    // the caller's value is wrong            (HTTP 400)
   kNotFound,           // a named thing does not exist           (HTTP 404)
   kTooLarge,           // over a stated limit of size            (HTTP 413)
-  kUnsupported,        // understood, but this build cannot      (HTTP 501 or a refusal at start)
+  kUnsupported,        // understood, but this build cannot      (HTTP 400 or a refusal at start)
   kResourceExhausted,  // queue full, pool too small             (HTTP 429 or a refusal at start)
   kUnavailable,        // not ready, draining                    (HTTP 503)
   kCorrupt,            // a file contradicts itself

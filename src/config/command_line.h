@@ -48,7 +48,7 @@ struct ExplainCommand {
   std::string device;  // as given; "": none
 };
 
-// Hidden: writes FLAGS.md, ENV.md and CAPABILITIES.md into `folder`.
+// Hidden: writes the generated documents (help.h, write_docs) into `folder`.
 struct FlagsDocCommand {
   std::string folder = "docs";
 };

@@ -21,8 +21,7 @@ void assign_flag(Options& options, const FlagRow& row, std::string_view spelling
 [[nodiscard]] boost::json::value json_scalar(std::string_view text);
 
 // What --compilation-config, -O, --optimization-level, --enforce-eager and the capture-size flags ask for together. Unknown keys,
-// wrong types and contradictions are problems; keys without effect are notes. Modes other than NONE are refused while
-// graphs are not built.
+// wrong types and contradictions are problems; keys without effect are notes.
 [[nodiscard]] GraphRequest graph_request(const Options& options, std::vector<Adjustment>& notes, Problems& problems);
 
 // Keys of --compilation-config, for documents: name, what it does or why it does nothing.

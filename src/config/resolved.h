@@ -1,5 +1,5 @@
 // What runs: one immutable value, made once from what was asked (options.h), the model and the machine. Every later reader
-// trusts it; every difference from what was asked is an Adjustment that is printed at start and over HTTP.
+// trusts it; every difference from what was asked is an Adjustment that is printed at start.
 #pragma once
 #include <cstdint>
 #include <optional>

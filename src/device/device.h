@@ -20,7 +20,6 @@ namespace quire::device {
 struct DeviceProfile {
   std::string family;     // "cpu", "sm90", "gfx942", ...
   std::string name;       // "AMD EPYC ..."
-  std::string isa;        // CPU: the instruction set that kernels were dispatched to ("AVX3_ZEN4")
   std::int32_t num_cores = 1;
   std::int64_t total_bytes = 0, free_bytes = 0;
 };

@@ -1,4 +1,4 @@
-// Every kernel a device may implement, by operation. One list: names for logs and crash evidence, ids for launches. A device that
+// Every kernel a device may implement, by operation. One list: names for messages, ids for launches. A device that
 // lacks one refuses by this name.
 #pragma once
 #include <cstddef>

@@ -23,7 +23,6 @@ class CpuDevice final : public Device {
   [[nodiscard]] std::unique_ptr<Stream> make_stream() override;
   [[nodiscard]] ThreadPool& pool() { return pool_; }
   [[nodiscard]] ThreadPool::Body kernel(KernelId id) const { return kernels_[static_cast<std::size_t>(id)]; }
-  [[nodiscard]] bool has_kernel(KernelId id) const { return kernel(id) != nullptr; }
 
  protected:
   std::byte* raw_allocate(std::size_t bytes) override;
@@ -35,7 +34,7 @@ class CpuDevice final : public Device {
   std::array<ThreadPool::Body, kNumKernels> kernels_{};
 };
 
-// Facts of this machine's processor and memory (from /proc and sysconf). isa is left empty: the kernel rooms know it.
+// Facts of this machine's processor and memory (from /proc and sysconf).
 [[nodiscard]] DeviceProfile read_cpu_profile();
 
 }  // namespace quire::device
