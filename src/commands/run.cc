@@ -76,16 +76,6 @@ Result<RunAnswer> follow(engine::EventQueue& events, text::IncrementalDetokenize
   return Error{ErrorCode::kInternal, "no token for 10 minutes", {}};
 }
 
-const char* reason_name(FinishReason r) {
-  switch (r) {
-    case FinishReason::kStop: return "stop";
-    case FinishReason::kLength: return "length";
-    case FinishReason::kAbort: return "abort";
-    case FinishReason::kError: return "error";
-  }
-  return "?";
-}
-
 }  // namespace
 
 int run(const config::RunCommand& command) {
@@ -114,7 +104,7 @@ int run(const config::RunCommand& command) {
   if (json) {
     const boost::json::object out{{"model", p.config.api.served_names.front()},
                                   {"text", answer->text},
-                                  {"finish_reason", reason_name(answer->finish.reason)},
+                                  {"finish_reason", finish_reason_name(answer->finish.reason)},
                                   {"usage", {{"prompt_tokens", answer->finish.num_prompt_tokens}, {"completion_tokens", answer->finish.num_output_tokens}}}};
     std::printf("%s\n", boost::json::serialize(out).c_str());
   } else {

@@ -46,9 +46,9 @@ Metrics::Metrics(const MetricsConfig& config) : base_labels_{{"engine", config.e
   preemptions_ = counter("vllm:num_preemptions_total", "Sequences sent back to the queue for want of KV blocks.");
   prompt_tokens_ = counter("vllm:prompt_tokens_total", "Prompt tokens of requests that reached their first token.");
   generation_tokens_ = counter("vllm:generation_tokens_total", "Generated tokens.");
-  const char* const reasons[4] = {"stop", "length", "abort", "error"};
-  for (std::size_t i = 0; i < 4; ++i) {
-    success_[i] = registry_.counter("vllm:request_success_total", "Ended requests, by reason.", with(base_labels_, "finished_reason", reasons[i]));
+  for (const FinishReason reason : kFinishReasons) {
+    success_[static_cast<std::size_t>(reason)] =
+        registry_.counter("vllm:request_success_total", "Ended requests, by reason.", with(base_labels_, "finished_reason", finish_reason_name(reason)));
   }
   iteration_tokens_ = histogram("vllm:iteration_tokens_total", "Tokens per engine step.", kIterationBounds);
   prompt_length_ = histogram("vllm:request_prompt_tokens", "Prompt tokens per request.", lengths);

@@ -13,16 +13,6 @@ namespace {
 
 double seconds(Clock::duration span) { return std::chrono::duration<double>(span).count(); }
 
-const char* reason_name(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kStop: return "stop";
-    case FinishReason::kLength: return "length";
-    case FinishReason::kAbort: return "abort";
-    case FinishReason::kError: return "error";
-  }
-  return "unknown";
-}
-
 // Part of a client id may come from a request header: a line break in it must not forge a log line.
 std::string loggable(std::string_view text) {
   constexpr std::size_t kMaxLen = 128;
@@ -177,7 +167,7 @@ void RequestLedger::record_end(const OpenRequest& request, const FinishEvent& fi
   spdlog::log(
       level,
       "request {} ended: {}{}{}, {} prompt tokens ({} cached), {} output tokens, queued {:.3f} s, prefill {:.3f} s, decode {:.3f} s, total {:.3f} s",
-      loggable(request.client_id), reason_name(finish.reason), finish.error ? ": " : "", finish.error ? finish.error->message : "",
+      loggable(request.client_id), finish_reason_name(finish.reason), finish.error ? ": " : "", finish.error ? finish.error->message : "",
       request.num_prompt_tokens, request.num_cached_tokens, request.num_output_tokens, record.queue_seconds, record.prefill_seconds.value_or(0),
       record.decode_seconds.value_or(0), record.e2e_seconds);
 }

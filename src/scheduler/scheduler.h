@@ -28,6 +28,18 @@ struct SequenceSpec {
 };
 
 enum class FinishReason : std::uint8_t { kStop, kLength, kAbort, kError };
+inline constexpr FinishReason kFinishReasons[] = {FinishReason::kStop, FinishReason::kLength, FinishReason::kAbort, FinishReason::kError};
+
+// "stop", "length", "abort", "error": the words of answers, logs and metrics.
+[[nodiscard]] constexpr const char* finish_reason_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop: return "stop";
+    case FinishReason::kLength: return "length";
+    case FinishReason::kAbort: return "abort";
+    case FinishReason::kError: return "error";
+  }
+  return "?";
+}
 
 struct SequenceFinish {
   FinishReason reason = FinishReason::kStop;
