@@ -4,20 +4,6 @@
 #include <utility>
 
 namespace quire::api {
-namespace {
-
-const char* reason_words(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kStop: return "stop";
-    case FinishReason::kLength: return "length";
-    case FinishReason::kAbort: return "abort";
-    case FinishReason::kError: return "error";
-  }
-  return "error";
-}
-
-}  // namespace
-
 Choice::Choice(const ChoiceSpec& spec, const std::vector<TokenId>& prompt)
     : spec_(spec),
       detokenizer_(spec.tokenizer, prompt, spec.skip_special_tokens),
@@ -39,7 +25,7 @@ Choice::After Choice::on_token(const engine::TokenEvent& event) {
 bool Choice::push_text(TokenId token) { return match(detokenizer_.push(token)); }
 
 bool Choice::match(const std::string& piece) {
-  StopMatcher::Step step = matcher_.push(piece, num_tokens_ > spec_.min_tokens);
+  StopMatcher::Step step = matcher_.push(piece, num_tokens_ > spec_.min_tokens ? StopMatcher::Armed::kYes : StopMatcher::Armed::kNo);
   delta_.text += step.text;
   if (step.stop < 0) return false;
   finished_ = true;
@@ -60,7 +46,7 @@ void Choice::on_finish(const engine::FinishEvent& event) {
   finished_ = true;
   error_ = event.error;
   if (event.reason == FinishReason::kError && !error_) error_ = Error{ErrorCode::kInternal, "the request failed", {}};
-  finish_reason_ = spec_.discard_output && event.reason == FinishReason::kStop ? "length" : reason_words(event.reason);
+  finish_reason_ = spec_.discard_output && event.reason == FinishReason::kStop ? "length" : finish_reason_name(event.reason);
   if (event.stop_token && !spec_.discard_output) stop_reason_ = *event.stop_token;
 }
 

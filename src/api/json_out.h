@@ -39,10 +39,6 @@ class JsonOut {
     key(name);
     null();
   }
-  void raw_field(std::string_view name, std::string_view json) {
-    key(name);
-    raw(json);
-  }
 
   [[nodiscard]] const std::string& text() const { return text_; }
   [[nodiscard]] std::string take() { return std::move(text_); }

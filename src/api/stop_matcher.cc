@@ -28,7 +28,7 @@ void StopMatcher::advance(Pattern& p, char c) {
   if (p.text[p.matched] == c) ++p.matched;
 }
 
-StopMatcher::Step StopMatcher::push(std::string_view piece, bool armed) {
+StopMatcher::Step StopMatcher::push(std::string_view piece, Armed armed) {
   Step step;
   if (patterns_.empty()) {
     step.text = piece;
@@ -39,7 +39,7 @@ StopMatcher::Step StopMatcher::push(std::string_view piece, bool armed) {
     for (std::size_t i = 0; i < patterns_.size(); ++i) {
       Pattern& p = patterns_[i];
       advance(p, c);
-      if (!armed || p.matched < p.text.size()) continue;
+      if (armed == Armed::kNo || p.matched < p.text.size()) continue;
       if (step.stop < 0 || p.text.size() > stop(step.stop).size()) step.stop = static_cast<int>(i);
     }
     if (step.stop < 0) continue;

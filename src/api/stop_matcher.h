@@ -20,8 +20,8 @@ class StopMatcher {
     std::string text;        // safe to show
     int stop = -1;           // index of the stop string that completed in this piece, -1: none; nothing follows it
   };
-  // `armed` false: a stop string that completes inside this piece does not count (min_tokens).
-  [[nodiscard]] Step push(std::string_view piece, bool armed);
+  enum class Armed : unsigned char { kNo, kYes };  // kNo: a stop string that completes inside this piece does not count (min_tokens)
+  [[nodiscard]] Step push(std::string_view piece, Armed armed);
   // The held-back tail; the text has ended.
   [[nodiscard]] std::string flush();
   [[nodiscard]] const std::string& stop(int index) const { return patterns_[static_cast<std::size_t>(index)].text; }

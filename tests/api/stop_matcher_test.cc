@@ -15,7 +15,7 @@ struct Ending {
 Ending run(StopMatcher matcher, const std::vector<std::string>& pieces) {
   Ending out;
   for (const std::string& piece : pieces) {
-    const StopMatcher::Step step = matcher.push(piece, true);
+    const StopMatcher::Step step = matcher.push(piece, StopMatcher::Armed::kYes);
     out.text += step.text;
     out.stop = step.stop;
     if (step.stop >= 0) return out;
@@ -49,18 +49,18 @@ TEST(StopMatcher, FindsAStopStringAcrossPieces) {
 
 TEST(StopMatcher, NeverShowsTheFirstHalfAndNeverLosesTheTail) {
   StopMatcher matcher({"abc"}, StopMatcher::Keep::kExclude);
-  EXPECT_EQ(matcher.push("xa", true).text, "x");
-  EXPECT_EQ(matcher.push("b", true).text, "");
-  EXPECT_EQ(matcher.push("d", true).text, "abd");
-  EXPECT_EQ(matcher.push("ab", true).text, "");
+  EXPECT_EQ(matcher.push("xa", StopMatcher::Armed::kYes).text, "x");
+  EXPECT_EQ(matcher.push("b", StopMatcher::Armed::kYes).text, "");
+  EXPECT_EQ(matcher.push("d", StopMatcher::Armed::kYes).text, "abd");
+  EXPECT_EQ(matcher.push("ab", StopMatcher::Armed::kYes).text, "");
   EXPECT_EQ(matcher.flush(), "ab");
 }
 
 TEST(StopMatcher, HoldsBackOnlyWhatCanStillMatch) {
   StopMatcher matcher({std::string(100, 'z') + "!"}, StopMatcher::Keep::kExclude);
-  EXPECT_EQ(matcher.push("long text without any of it", true).text, "long text without any of it");
-  EXPECT_EQ(matcher.push("zz", true).text, "");
-  EXPECT_EQ(matcher.push("y", true).text, "zzy");
+  EXPECT_EQ(matcher.push("long text without any of it", StopMatcher::Armed::kYes).text, "long text without any of it");
+  EXPECT_EQ(matcher.push("zz", StopMatcher::Armed::kYes).text, "");
+  EXPECT_EQ(matcher.push("y", StopMatcher::Armed::kYes).text, "zzy");
 }
 
 TEST(StopMatcher, IncludesTheStopStringWhenAsked) {
@@ -70,10 +70,10 @@ TEST(StopMatcher, IncludesTheStopStringWhenAsked) {
 
 TEST(StopMatcher, UnarmedPiecesDoNotStopButMayBeginAMatch) {
   StopMatcher matcher({"ab"}, StopMatcher::Keep::kExclude);
-  auto step = matcher.push("ab a", false);
+  auto step = matcher.push("ab a", StopMatcher::Armed::kNo);
   EXPECT_EQ(step.text, "ab ");
   EXPECT_EQ(step.stop, -1);
-  step = matcher.push("b!", true);
+  step = matcher.push("b!", StopMatcher::Armed::kYes);
   EXPECT_EQ(step.text, "");
   EXPECT_EQ(step.stop, 0);
 }
@@ -109,7 +109,7 @@ TEST(StopMatcher, AgreesWithASearchOverTheWholeTextHoweverItIsCut) {
     StopMatcher again(stops, keep);
     std::size_t seen = 0, shown = 0;
     for (const std::string& piece : pieces) {
-      const auto step = again.push(piece, true);
+      const auto step = again.push(piece, StopMatcher::Armed::kYes);
       if (step.stop >= 0) break;
       seen += piece.size();
       shown += step.text.size();
