@@ -20,9 +20,11 @@ static_assert(static_cast<int>(KernelId::kAttnUnifiedBF16) - static_cast<int>(Ke
 
 }  // namespace
 
-void run_attention(device::Stream& stream, const BackendCaps& backend, const LayerAttention& a, const DeviceWork& work, const kv::KvLayout& layout, void* pool, std::int32_t layer) {
+void run_attention(device::Stream& stream, const BackendCaps& backend, const LayerAttention& a, const DeviceWork& work) {
+  QUIRE_CHECK(a.layout != nullptr);
+  const kv::KvLayout& layout = *a.layout;
   QUIRE_CHECK(layout.key_order == backend.key_order && layout.value_order == backend.value_order) << backend.name << " reads another cell order";
-  AttnParams p{a.q.f32(), a.out.f32(), a.query_start, a.seq_lens, a.block_table, nullptr, nullptr, a.block_table_stride, ops::layer_pool(layout, pool, layer),
+  AttnParams p{a.q.f32(), a.out.f32(), a.query_start, a.seq_lens, a.block_table, nullptr, nullptr, a.block_table_stride, ops::layer_pool(layout, a.pool, a.layer),
                a.num_heads, layout.head_dim, layout.block_size, a.scale};
   const auto launch = [&](KernelId family, const AttnWork* list, const std::int32_t* count, std::int64_t entries) {
     p.work = list;

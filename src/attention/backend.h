@@ -20,14 +20,17 @@ struct DeviceWork {
 
 struct LayerAttention {
   ops::ActTensor q, out;              // [tokens, num_heads * head_dim]
-  const std::int32_t* query_start = nullptr;
-  const std::int32_t* seq_lens = nullptr;
-  const std::int32_t* block_table = nullptr;
+  const std::int32_t* query_start = nullptr;  // [rows + 1]
+  const std::int32_t* seq_lens = nullptr;     // [rows], new tokens included
+  const std::int32_t* block_table = nullptr;  // [state rows, block_table_stride]
   std::int64_t block_table_stride = 0;
   std::int32_t num_heads = 0;
-  float scale = 0.0f;
+  float scale = 0.0f;                 // of scores
+  const kv::KvLayout* layout = nullptr;
+  void* pool = nullptr;               // the cache: layout->total_bytes()
+  std::int32_t layer = 0;
 };
 
-void run_attention(device::Stream& stream, const BackendCaps& backend, const LayerAttention& args, const DeviceWork& work, const kv::KvLayout& layout, void* pool, std::int32_t layer);
+void run_attention(device::Stream& stream, const BackendCaps& backend, const LayerAttention& args, const DeviceWork& work);
 
 }  // namespace quire::attention

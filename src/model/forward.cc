@@ -65,8 +65,11 @@ void forward_attention(device::Stream& stream, const ForwardModel& m, const Step
                                                      .block_table = step.block_table,
                                                      .block_table_stride = step.block_table_stride,
                                                      .num_heads = m.spec.num_heads,
-                                                     .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(m.spec.head_dim)))},
-                           step.work, m.kv.layout(), m.kv.data(), layer);
+                                                     .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(m.spec.head_dim))),
+                                                     .layout = &m.kv.layout(),
+                                                     .pool = m.kv.data(),
+                                                     .layer = layer},
+                           step.work);
 }
 
 void forward(device::Stream& stream, const ForwardModel& m, const StepView& step) {

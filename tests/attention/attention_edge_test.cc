@@ -135,8 +135,11 @@ TEST(AttentionOffsets, BeyondTwoToThe31Elements) {
     a.block_table_stride = step.table_stride;
     a.num_heads = 4;
     a.scale = step.scale;
+    a.layout = &large;
+    a.pool = pool;
+    a.layer = 1;
     const attention::DeviceWork work{step.decode.data(), step.prefill.data(), step.all.data(), &step.counts[0], &step.counts[1], &step.counts[2], step.counts[0], step.counts[1], step.counts[2]};
-    attention::run_attention(*step.stream, test::backend_named(name), a, work, large, pool, 1);
+    attention::run_attention(*step.stream, test::backend_named(name), a, work);
     const auto c = test::compare_bits(step.out.as<float>(), baseline);
     EXPECT_TRUE(c.equal) << name << ": " << c.report;
   }

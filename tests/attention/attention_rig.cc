@@ -87,8 +87,11 @@ void AttentionStep::launch(device::Stream& s, const std::string& backend, std::i
   a.block_table_stride = table_stride;
   a.num_heads = b.shape.num_heads;
   a.scale = scale;
+  a.layout = &b.layout;
+  a.pool = pool.data();
+  a.layer = b.shape.layer;
   const attention::DeviceWork work{decode.data(), prefill.data(), all.data(), &counts[0], &counts[1], &counts[2], counts[0] + extra, counts[1] + extra, counts[2] + extra};
-  attention::run_attention(s, backend_named(backend), a, work, b.layout, pool.data(), b.shape.layer);
+  attention::run_attention(s, backend_named(backend), a, work);
 }
 
 std::vector<float> AttentionStep::run(const std::string& backend, std::int64_t extra) {
