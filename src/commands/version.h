@@ -1,4 +1,4 @@
-// The program's version, in one generated place.
+// The program's version: PROJECT_VERSION of CMakeLists.txt.
 #pragma once
 
 namespace quire::commands {

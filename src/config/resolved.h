@@ -43,16 +43,16 @@ struct EngineSettings {
   DType kv_dtype = DType::kBF16;        // KV cache
   std::uint64_t seed = 0;
   std::int64_t kv_cache_bytes = 0;  // KV pool size on this device (from --kv-cache-memory-bytes or the CPU rule)
-  std::optional<std::int32_t> num_blocks_override;
+  std::optional<std::int32_t> num_blocks_override;  // --num-gpu-blocks-override; kv_cache_bytes then follows from it
   AttentionBackendChoice attention_backend = AttentionBackendChoice::kAuto;
   std::int32_t num_threads = 0;  // CPU compute threads; >= 1
-  SchedulerConfig scheduler;     // num_blocks is filled from kv_cache_bytes when the pool is made
+  SchedulerConfig scheduler;     // num_blocks: as many as kv_cache_bytes holds
   bool enforce_eager = false;
   GraphRequest graph;
   std::string cpu_isa = "auto";    // QUIRE_CPU_ISA: auto, or the widest instruction set that kernels may use
   std::int32_t max_logprobs = 20;  // -1: whole vocabulary
-  std::int32_t max_queue = 4096;
-  double request_timeout_seconds = 0;
+  std::int32_t max_queue = 4096;   // waiting and running requests; one more is refused
+  double request_timeout_seconds = 0;  // 0: none
 };
 
 // Text, sampling defaults and names.

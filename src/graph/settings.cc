@@ -38,7 +38,7 @@ Result<GraphSettings> graph_settings(const config::GraphRequest& request, const 
   }
   const auto resolved = resolve_graph_mode(wanted);
   if (!resolved.ok()) return resolved.error();
-  GraphSettings out{.asked = wanted.asked.value_or(kDefaultGraphMode), .mode = resolved->mode};
+  GraphSettings out{.mode = resolved->mode};
   for (const ModeChange& change : resolved->changes)
     out.notes.push_back({change.severity == ModeChange::Severity::kWarning ? Severity::kWarning : Severity::kInfo, kModeFlag, change.text});
 

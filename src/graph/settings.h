@@ -23,7 +23,6 @@ struct GraphFacts {
 };
 
 struct GraphSettings {
-  GraphMode asked = kDefaultGraphMode;  // the default when nothing was asked for
   GraphMode mode = GraphMode::kNone;    // what runs
   BucketSet buckets;                    // empty exactly when mode is NONE
   std::int32_t num_warmups = 0;         // eager runs of a shape before it is recorded; 0 when mode is NONE

@@ -28,7 +28,7 @@ void rms_norm(Stream& stream, const ActTensor& x, const float* weight, float eps
 // residual += x; y = rms_norm(residual). residual and x are [rows, n].
 void add_rms_norm(Stream& stream, const ActTensor& x, const ActTensor& residual, const float* weight, float eps, const ActTensor& y);
 
-// y = x w^T + bias. The table of (weight format x activation format) that this build has is in linear.cc; asking for another is a bug.
+// y = x w^T + bias. Activations are float32, weights in any WeightFormat.
 void linear(Stream& stream, const ActTensor& x, const Weight& w, const ActTensor& y);
 
 struct RopeKvWrite {

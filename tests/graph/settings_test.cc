@@ -25,7 +25,6 @@ auto note(Severity severity, const std::string& flag, const std::string& text) {
 TEST(Settings, NothingAskedIsTheDefault) {
   const auto settings = graph_settings({}, facts(GraphSupport::kAlways));
   ASSERT_TRUE(settings.ok());
-  EXPECT_EQ(settings->asked, GraphMode::kFullAndPiecewise);
   EXPECT_EQ(settings->mode, GraphMode::kFullAndPiecewise);
   EXPECT_THAT(settings->buckets.sizes(), ElementsAre(1, 2, 4, 8, 16));
   EXPECT_THAT(settings->buckets.decode_sizes(), ElementsAre(1, 2, 4, 8));
@@ -35,7 +34,6 @@ TEST(Settings, NothingAskedIsTheDefault) {
 
 TEST(Settings, FullOverADecodeOnlyBackend) {
   const auto settings = graph_settings({.mode = "FULL", .num_warmups = 3}, facts(GraphSupport::kUniformSingleTokenDecode));
-  EXPECT_EQ(settings->asked, GraphMode::kFull);
   EXPECT_EQ(settings->mode, GraphMode::kFullAndPiecewise);
   EXPECT_EQ(settings->num_warmups, 3);
   EXPECT_THAT(settings->notes, ElementsAre(note(Severity::kWarning, "--compilation-config", "FULL runs as FULL_AND_PIECEWISE")));
