@@ -11,7 +11,7 @@ fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
 # Debian 12 packages. python3 is used by tests only, so serve.sh does not ask for it.
 quire_build_packages=(g++ cmake ninja-build pkg-config libboost1.81-dev libboost-json1.81-dev libspdlog-dev
-  libyaml-dev libhwy-dev prometheus-cpp-dev libgtest-dev libgmock-dev libbenchmark-dev ccache mold ca-certificates)
+  libyaml-dev libhwy-dev prometheus-cpp-dev libgtest-dev libgmock-dev ccache mold ca-certificates)
 quire_test_packages=(python3 python3-venv)
 
 is_debian_12() {
