@@ -186,13 +186,24 @@ def failing_start(run: Run, name: str, action) -> None:
         run.check(f"{name}_start", lambda: (False, message))
 
 
+def write_results(run: Run, path: pathlib.Path) -> None:
+    cpu = next((line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "unknown")
+    lines = ["# Results", "Written by `eval/e2e.sh --results docs/RESULTS.md`, which runs every check again; do not edit.", "",
+             f"Model `models/gsm-tiny`, bfloat16, {os.cpu_count()} cores of {cpu}. 5-shot, greedy, 256 requests at once.", "",
+             "| check | result | seconds | measured |", "|---|---|---|---|"]
+    lines += [f"| {name} | {'ok' if passed else 'FAILED'} | {seconds:.1f} | {detail.replace('|', '/')} |" for name, passed, detail, seconds in run.rows]
+    path.write_text("\n".join(lines) + "\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="shorter phases, one tiny pool; each check under three minutes")
     parser.add_argument("--preset", default="release", help="build/PRESET/bin/quire is tested (release)")
     parser.add_argument("--binary", help="test this program instead")
     parser.add_argument("--only", help="comma-separated names of the checks to run")
-    run = Run(parser.parse_args())
+    parser.add_argument("--results", help="write the table to this Markdown file (docs/RESULTS.md)")
+    arguments = parser.parse_args()
+    run = Run(arguments)
     run.out.mkdir(parents=True, exist_ok=True)
 
     failing_start(run, "normal", lambda: normal_server(run))
@@ -210,6 +221,8 @@ def main() -> int:
     print()
     for name, passed, detail, seconds in run.rows:
         print(f"{name:<{width}}  {'ok' if passed else 'FAILED':<6}  {seconds:6.1f} s  {detail}")
+    if arguments.results:
+        write_results(run, pathlib.Path(arguments.results))
     failed = sum(not row[1] for row in run.rows)
     print(f"{len(run.rows) - failed} passed, {failed} failed")
     return 1 if failed or not run.rows else 0
