@@ -43,7 +43,7 @@ SamplingParams sampling(const config::RunRequest& request, const Prepared& p) {
   s.seed = static_cast<std::uint64_t>(request.seed.value_or(0));
   s.eos_token_ids = p.config.model.eos_token_ids;
   for (const TokenId id : d.eos_token_ids)
-    if (std::find(s.eos_token_ids.begin(), s.eos_token_ids.end(), id) == s.eos_token_ids.end()) s.eos_token_ids.push_back(id);
+    if (std::find(s.eos_token_ids.begin(), s.eos_token_ids.end(), id) == s.eos_token_ids.end()) s.stop_token_ids.push_back(id);  // as serve does
   return s;
 }
 
@@ -93,7 +93,8 @@ int run(const config::RunCommand& command) {
   engine::GenerateRequest request{.prompt = tokens.value(), .sampling = sampling(command.request, p), .client_id = "run"};
   const auto room = p.config.engine.scheduler.max_model_len - static_cast<std::int32_t>(tokens->size());
   request.sampling.max_tokens = std::max(1, std::min(request.sampling.max_tokens, room));
-  const std::vector<TokenId> ends = request.sampling.eos_token_ids;
+  std::vector<TokenId> ends = request.sampling.eos_token_ids;
+  ends.insert(ends.end(), request.sampling.stop_token_ids.begin(), request.sampling.stop_token_ids.end());
   auto events = std::make_shared<engine::EventQueue>();
   const auto id = loaded.value()->engine()->submit(std::move(request), command.request.seed.has_value(), events);
   if (!id.ok()) return report(id.error());

@@ -26,7 +26,7 @@ constexpr CompilationKey kKeys[] = {
     {"max_capture_size", Fate::kHonoured, "older form of max_cudagraph_capture_size"},
     {"full_cuda_graph", Fate::kHonoured, "older form: true requests cudagraph_mode FULL"},
     {"use_cudagraph", Fate::kHonoured, "older form: false requests cudagraph_mode NONE, true PIECEWISE"},
-    {"cudagraph_num_of_warmups", Fate::kHonoured, "eager runs before a capture"},
+    {"cudagraph_num_of_warmups", Fate::kNoEffect, "kernels are compiled ahead of time; recording runs nothing"},
     {"level", Fate::kHonoured, "0: no graphs; other levels have no effect: kernels are compiled ahead of time"},
     {"mode", Fate::kHonoured, "newer name of level"},
     {"cudagraph_copy_inputs", Fate::kNoEffect, "every graph input lives in a fixed buffer"},
@@ -151,11 +151,7 @@ class CompilationReader {
   void take_count(std::string_view key, const json::value& value) {
     if (value.is_null()) return;
     if (!value.is_int64() || value.get_int64() < 0 || value.get_int64() > 65536) return wrong(key, value, "an integer from 0 to 65536");
-    const auto count = static_cast<std::int32_t>(value.get_int64());
-    if (key == "cudagraph_num_of_warmups")
-      request_.num_warmups = count;
-    else
-      request_.max_capture_size = count;
+    request_.max_capture_size = static_cast<std::int32_t>(value.get_int64());
   }
 
   std::string flag_;

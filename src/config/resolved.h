@@ -28,7 +28,6 @@ struct GraphRequest {
   std::string mode;                              // "": none asked for; else NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FULL_AND_PIECEWISE
   std::vector<std::int32_t> capture_sizes;       // sorted, distinct; empty: derived
   std::optional<std::int32_t> max_capture_size;  // nullopt: derived
-  std::optional<std::int32_t> num_warmups;       // nullopt: the default
 };
 
 // Model, numerics and memory.

@@ -52,7 +52,6 @@ Result<GraphSettings> graph_settings(const config::GraphRequest& request, const 
   for (std::string& note : buckets->notes) out.notes.push_back({Severity::kWarning, kSizesFlag, std::move(note)});
   out.buckets = std::move(buckets->set);
   settle_without_sizes(out);
-  if (out.mode != GraphMode::kNone) out.num_warmups = std::max(request.num_warmups.value_or(kDefaultWarmups), 0);
   return out;
 }
 

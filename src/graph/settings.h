@@ -11,8 +11,6 @@
 
 namespace quire::graph {
 
-inline constexpr std::int32_t kDefaultWarmups = 1;
-
 // What the run brings along: the selected backend and the scheduler's limits.
 struct GraphFacts {
   BackendSupport attention;
@@ -25,7 +23,6 @@ struct GraphFacts {
 struct GraphSettings {
   GraphMode mode = GraphMode::kNone;    // what runs
   BucketSet buckets;                    // empty exactly when mode is NONE
-  std::int32_t num_warmups = 0;         // eager runs of a shape before it is recorded; 0 when mode is NONE
   std::vector<config::Adjustment> notes;
 };
 

@@ -28,25 +28,22 @@ TEST(Settings, NothingAskedIsTheDefault) {
   EXPECT_EQ(settings->mode, GraphMode::kFullAndPiecewise);
   EXPECT_THAT(settings->buckets.sizes(), ElementsAre(1, 2, 4, 8, 16));
   EXPECT_THAT(settings->buckets.decode_sizes(), ElementsAre(1, 2, 4, 8));
-  EXPECT_EQ(settings->num_warmups, 1);
   EXPECT_THAT(settings->notes, IsEmpty());
 }
 
 TEST(Settings, FullOverADecodeOnlyBackend) {
-  const auto settings = graph_settings({.mode = "FULL", .num_warmups = 3}, facts(GraphSupport::kUniformSingleTokenDecode));
+  const auto settings = graph_settings({.mode = "FULL"}, facts(GraphSupport::kUniformSingleTokenDecode));
   EXPECT_EQ(settings->mode, GraphMode::kFullAndPiecewise);
-  EXPECT_EQ(settings->num_warmups, 3);
   EXPECT_THAT(settings->notes, ElementsAre(note(Severity::kWarning, "--compilation-config", "FULL runs as FULL_AND_PIECEWISE")));
 }
 
 TEST(Settings, EagerWinsAndHasNoSizes) {
   GraphFacts eager = facts(GraphSupport::kNever);
   eager.enforce_eager = true;
-  const auto settings = graph_settings({.mode = "full", .capture_sizes = {4}, .num_warmups = 3}, eager);
+  const auto settings = graph_settings({.mode = "full", .capture_sizes = {4}}, eager);
   ASSERT_TRUE(settings.ok());
   EXPECT_EQ(settings->mode, GraphMode::kNone);
   EXPECT_THAT(settings->buckets.sizes(), IsEmpty());
-  EXPECT_EQ(settings->num_warmups, 0);
   EXPECT_THAT(settings->notes, ElementsAre(note(Severity::kWarning, "--compilation-config", "--enforce-eager")));
 }
 
@@ -62,7 +59,6 @@ TEST(Settings, NoSizeLeftIsNoGraphs) {
     const auto settings = graph_settings(request, facts(GraphSupport::kAlways));
     ASSERT_TRUE(settings.ok());
     EXPECT_EQ(settings->mode, GraphMode::kNone);
-    EXPECT_EQ(settings->num_warmups, 0);
     EXPECT_EQ(settings->notes.size(), 2u);
     EXPECT_THAT(settings->notes.back(), note(Severity::kWarning, "--compilation-config", "FULL_AND_PIECEWISE runs as NONE: there is no graph size"));
   }
