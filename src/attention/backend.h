@@ -10,12 +10,19 @@
 
 namespace quire::attention {
 
-// The plan on the device: one array of entries for each list and their counts. The unified kernel reads `all`.
+// The plan on the device: one array of entries for each list and their counts. The unified kernel reads `all`. A split backend launches
+// decode for `parts`, then combine for the decode list.
 struct DeviceWork {
   const AttnWork *decode = nullptr, *prefill = nullptr, *all = nullptr;  // prefill holds extend and prefill rows
   const std::int32_t *num_decode = nullptr, *num_prefill = nullptr, *num_all = nullptr;
   // Geometry: entries to launch for. Eager: the counts themselves, and a list of 0 is not launched. Recorded: the most there can be.
   std::int64_t launch_decode = 0, launch_prefill = 0, launch_all = 0;
+  const DecodePart* parts = nullptr;
+  const std::int32_t* num_parts = nullptr;
+  std::int64_t launch_parts = 0;
+  std::int64_t launch_combine = 0;     // entries of the decode list; eager: 0 when none is split
+  std::int32_t decode_query_len = 1;   // of the plan
+  Partials partials;                   // room for the plan's slots
 };
 
 struct LayerAttention {
@@ -29,6 +36,7 @@ struct LayerAttention {
   const kv::KvLayout* layout = nullptr;
   void* pool = nullptr;               // the cache: layout->total_bytes()
   std::int32_t layer = 0;
+  MaskParams masks = {};
 };
 
 void run_attention(device::Stream& stream, const BackendCaps& backend, const LayerAttention& args, const DeviceWork& work);

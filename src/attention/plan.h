@@ -10,9 +10,10 @@ namespace quire::attention {
 
 enum class RowClass : std::uint8_t { kDecode, kExtend, kPrefill };
 
-// Decode: one new token. Extend: several new tokens after cached ones. Prefill: several new tokens and nothing cached.
-[[nodiscard]] constexpr RowClass row_class(std::int32_t num_computed, std::int32_t num_new) {
-  return num_new == 1 ? RowClass::kDecode : num_computed > 0 ? RowClass::kExtend : RowClass::kPrefill;
+// Decode: at most `decode_query_len` new tokens (one, unless tokens are drafted). Extend: more, after cached ones. Prefill: more, and
+// nothing cached.
+[[nodiscard]] constexpr RowClass row_class(std::int32_t num_computed, std::int32_t num_new, std::int32_t decode_query_len = 1) {
+  return num_new <= decode_query_len ? RowClass::kDecode : num_computed > 0 ? RowClass::kExtend : RowClass::kPrefill;
 }
 
 struct RowLengths {
@@ -23,10 +24,19 @@ struct RowLengths {
 // Work lists of one step. Every query token of every row is in exactly one entry of exactly one list.
 struct AttnPlan {
   std::vector<AttnWork> decode, extend, prefill;
+  std::vector<DecodePart> decode_parts;  // every partition of every decode entry is in exactly one
+  std::int32_t num_split = 0;            // decode entries with slots: whether there is anything to combine
 };
 
-// Fills `plan` (reusing its memory) for rows in batch order; entries hold at most query_tile(group) tokens.
-void build_plan(std::span<const RowLengths> rows, std::int32_t group, AttnPlan& plan);
+struct PlanRules {
+  std::int32_t group = 1;             // query heads per KV head
+  std::int32_t decode_query_len = 1;  // 1 .. kMaxDecodeQueryLen
+  std::int64_t partial_slots = 0;     // room for partials (workspace.h); 0: decode entries stay whole
+};
+
+// Fills `plan` (reusing its memory) for rows in batch order; entries hold at most query_tile(group) tokens. Decode entries of two
+// partitions or more are split while there are slots; how an entry is computed never changes its bits.
+void build_plan(std::span<const RowLengths> rows, const PlanRules& rules, AttnPlan& plan);
 
 // The most entries that a list can have in a step of these limits.
 [[nodiscard]] std::int64_t max_work(std::int64_t max_tokens, std::int64_t max_rows, std::int32_t group);

@@ -16,6 +16,7 @@
 #include "attention/params.h"
 #include "ops/exp-inl.h"
 #include "ops/load-inl.h"
+#include "ops/tanh-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace quire::HWY_NAMESPACE {
@@ -41,10 +42,23 @@ struct RowState {
 // Rows of one group and the tile they look at.
 template <class T>
 struct TileView {
-  const T* key[kTileCells];    // cells of the tile; only the first num_cells are set
+  const T* key[kTileCells];    // cells of the tile; only [first_cell, num_cells) are set, read and scored
   const T* value[kTileCells];
-  std::size_t num_cells;
+  std::size_t first_cell, num_cells;
   std::int64_t head_dim;
+};
+
+// Which of a tile's tokens a row sees and what is added to their scores.
+struct RowView {
+  std::int32_t first, last;  // tokens [first, last) of the tile; first < last
+  std::int32_t behind;       // the tile's first position less the row's: at most 0
+  float slope;               // ALiBi
+};
+
+// What a score goes through between q . k and softmax, for all rows of a launch.
+struct ScoreRules {
+  float scale, soft_cap, inverse_cap;
+  bool capped, biased;
 };
 
 // scores[r][t] = q[r] . key[t] for R rows and C cells from `cell` on.
@@ -77,19 +91,38 @@ HWY_INLINE void score_cells(const TileView<T>& tile, std::size_t cell, const flo
 
 template <std::size_t R, class T>
 HWY_INLINE void score_tile(const TileView<T>& tile, const float* const* q, float (*scores)[attention::kTileTokens]) {
-  std::size_t cell = 0;
+  std::size_t cell = tile.first_cell;
   for (; cell + kCellsAtOnce <= tile.num_cells; cell += kCellsAtOnce) score_cells<R, kCellsAtOnce>(tile, cell, q, scores);
   for (; cell < tile.num_cells; ++cell) score_cells<R, 1>(tile, cell, q, scores);
 }
 
-// Scores of the first `valid` tokens become probabilities relative to the new maximum, the others 0; returns the factor by which what was
-// accumulated before shrinks.
-HWY_INLINE float softmax_tile(float* scores, std::int32_t valid, float scale, RowState& state) {
+// Soft cap, then ALiBi; scaled already when done. Tokens that the row does not see may hold anything.
+HWY_INLINE void shape_scores(float* scores, const ScoreRules& rules, const RowView& row) {
+  const TileTag d;
+  for (std::size_t t = 0; t < attention::kTileTokens; t += kTileLanes) {
+    auto s = hn::Mul(hn::Load(d, scores + t), hn::Set(d, rules.scale));
+    if (rules.capped) s = hn::Mul(tanh_f32(d, hn::Mul(s, hn::Set(d, rules.inverse_cap))), hn::Set(d, rules.soft_cap));
+    if (rules.biased) s = hn::MulAdd(hn::Set(d, row.slope), hn::Iota(d, static_cast<float>(row.behind + static_cast<std::int32_t>(t))), s);
+    hn::Store(s, d, scores + t);
+  }
+}
+
+// Of the lanes from token t on: those below `end`.
+HWY_INLINE hn::Mask<TileTag> lanes_below(std::int32_t end, std::size_t t) {
+  return hn::FirstN(TileTag(), end > static_cast<std::int32_t>(t) ? static_cast<std::size_t>(end) - t : 0);
+}
+
+// Scores of the tokens that the row sees become probabilities relative to the new maximum, the others 0; returns the factor by which
+// what was accumulated before shrinks.
+HWY_INLINE float softmax_tile(float* scores, const RowView& row, const ScoreRules& rules, RowState& state) {
   const TileTag d;
   const auto none = hn::Set(d, -std::numeric_limits<float>::infinity());
+  const bool shaped = rules.capped || rules.biased;
+  if (shaped) shape_scores(scores, rules, row);
+  const float scale = shaped ? 1.0f : rules.scale;
   auto best = none;
   for (std::size_t t = 0; t < attention::kTileTokens; t += kTileLanes) {
-    const auto in = hn::FirstN(d, valid > static_cast<std::int32_t>(t) ? static_cast<std::size_t>(valid) - t : 0);
+    const auto in = hn::AndNot(lanes_below(row.first, t), lanes_below(row.last, t));
     const auto s = hn::IfThenElse(in, hn::Mul(hn::Load(d, scores + t), hn::Set(d, scale)), none);
     hn::Store(s, d, scores + t);
     best = hn::Max(best, s);
@@ -107,10 +140,21 @@ HWY_INLINE float softmax_tile(float* scores, std::int32_t valid, float scale, Ro
   return shrink;
 }
 
+// Adds p[t] * value[t] for tokens [begin, end) of one row.
+template <std::size_t V, class T>
+HWY_INLINE void accumulate_alone(const TileView<T>& tile, std::int64_t dim, const float* p, std::int32_t begin, std::int32_t end, hn::Vec<TileTag>* acc) {
+  const TileTag d;
+  for (std::int32_t t = begin; t < end; ++t) {
+    const T* value = tile.value[t / 16] + t % 16 * tile.head_dim + dim;
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < V; ++v) acc[v] = hn::MulAdd(hn::Set(d, p[t]), load_f32(d, value + v * kTileLanes), acc[v]);
+  }
+}
+
 // acc[r] = acc[r] * shrink[r] + sum over tokens of p[r][t] * value[t], for V vectors of dims from `dim` on. Tokens that all rows see go
-// through together; each row then finishes alone, in the same order.
+// through together; before and after them each row goes alone. Every row's own order is t rising.
 template <std::size_t R, std::size_t V, class T>
-HWY_INLINE void accumulate(const TileView<T>& tile, std::int64_t dim, const float (*p)[attention::kTileTokens], const std::int32_t* valid, const float* shrink, RowState* const* rows) {
+HWY_INLINE void accumulate(const TileView<T>& tile, std::int64_t dim, const float (*p)[attention::kTileTokens], const RowView* views, const float* shrink, RowState* const* rows) {
   const TileTag d;
   hn::Vec<TileTag> acc[R][V];
 #pragma GCC unroll 4
@@ -118,9 +162,12 @@ HWY_INLINE void accumulate(const TileView<T>& tile, std::int64_t dim, const floa
 #pragma GCC unroll 4
     for (std::size_t v = 0; v < V; ++v) acc[r][v] = hn::Mul(hn::LoadU(d, rows[r]->acc + dim + static_cast<std::int64_t>(v * kTileLanes)), hn::Set(d, shrink[r]));
   }
-  std::int32_t common = valid[0];
-  for (std::size_t r = 1; r < R; ++r) common = std::min(common, valid[r]);
-  for (std::int32_t t = 0; t < common; ++t) {
+  std::int32_t from = views[0].first, to = views[0].last;
+  for (std::size_t r = 1; r < R; ++r) from = std::max(from, views[r].first), to = std::min(to, views[r].last);
+  if (from >= to) from = to = 0;  // no token is seen by all
+#pragma GCC unroll 4
+  for (std::size_t r = 0; r < R; ++r) accumulate_alone<V>(tile, dim, p[r], views[r].first, from, acc[r]);
+  for (std::int32_t t = from; t < to; ++t) {
     const T* value = tile.value[t / 16] + t % 16 * tile.head_dim + dim;
     hn::Vec<TileTag> x[V];
 #pragma GCC unroll 4
@@ -134,11 +181,7 @@ HWY_INLINE void accumulate(const TileView<T>& tile, std::int64_t dim, const floa
   }
 #pragma GCC unroll 4
   for (std::size_t r = 0; r < R; ++r) {
-    for (std::int32_t t = common; t < valid[r]; ++t) {
-      const T* value = tile.value[t / 16] + t % 16 * tile.head_dim + dim;
-#pragma GCC unroll 4
-      for (std::size_t v = 0; v < V; ++v) acc[r][v] = hn::MulAdd(hn::Set(d, p[r][t]), load_f32(d, value + v * kTileLanes), acc[r][v]);
-    }
+    accumulate_alone<V>(tile, dim, p[r], std::max(to, views[r].first), views[r].last, acc[r]);
 #pragma GCC unroll 4
     for (std::size_t v = 0; v < V; ++v) hn::StoreU(acc[r][v], d, rows[r]->acc + dim + static_cast<std::int64_t>(v * kTileLanes));
   }
@@ -146,27 +189,27 @@ HWY_INLINE void accumulate(const TileView<T>& tile, std::int64_t dim, const floa
 
 // The last dims of a head size that is no multiple of the vector length.
 template <class T>
-HWY_INLINE void accumulate_tail(const TileView<T>& tile, std::int64_t dim, const float* p, std::int32_t valid, float shrink, RowState& row) {
+HWY_INLINE void accumulate_tail(const TileView<T>& tile, std::int64_t dim, const float* p, const RowView& view, float shrink, RowState& row) {
   for (; dim < tile.head_dim; ++dim) {
     float acc = row.acc[dim] * shrink;
-    for (std::int32_t t = 0; t < valid; ++t) acc += p[t] * scalar_f32(tile.value[t / 16][t % 16 * tile.head_dim + dim]);
+    for (std::int32_t t = view.first; t < view.last; ++t) acc += p[t] * scalar_f32(tile.value[t / 16][t % 16 * tile.head_dim + dim]);
     row.acc[dim] = acc;
   }
 }
 
 // One tile for R rows, each of which sees at least one of its tokens.
 template <std::size_t R, class T>
-HWY_INLINE void attend_tile(const TileView<T>& tile, const float* const* q, const std::int32_t* valid, float scale, RowState* const* rows) {
+HWY_INLINE void attend_tile(const TileView<T>& tile, const float* const* q, const RowView* views, const ScoreRules& rules, RowState* const* rows) {
   HWY_ALIGN float scores[R][attention::kTileTokens];
   float shrink[R];
   score_tile<R>(tile, q, scores);
-  for (std::size_t r = 0; r < R; ++r) shrink[r] = softmax_tile(scores[r], valid[r], scale, *rows[r]);
+  for (std::size_t r = 0; r < R; ++r) shrink[r] = softmax_tile(scores[r], views[r], rules, *rows[r]);
   constexpr auto kLanes = static_cast<std::int64_t>(kTileLanes);
   std::int64_t dim = 0;
-  for (; dim + 4 * kLanes <= tile.head_dim; dim += 4 * kLanes) accumulate<R, 4>(tile, dim, scores, valid, shrink, rows);
-  for (; dim + kLanes <= tile.head_dim; dim += kLanes) accumulate<R, 1>(tile, dim, scores, valid, shrink, rows);
+  for (; dim + 4 * kLanes <= tile.head_dim; dim += 4 * kLanes) accumulate<R, 4>(tile, dim, scores, views, shrink, rows);
+  for (; dim + kLanes <= tile.head_dim; dim += kLanes) accumulate<R, 1>(tile, dim, scores, views, shrink, rows);
   if (dim == tile.head_dim) return;
-  for (std::size_t r = 0; r < R; ++r) accumulate_tail(tile, dim, scores[r], valid[r], shrink[r], *rows[r]);
+  for (std::size_t r = 0; r < R; ++r) accumulate_tail(tile, dim, scores[r], views[r], shrink[r], *rows[r]);
 }
 
 // Log-sum-exp merge of a later partition into the row's total.

@@ -262,9 +262,9 @@ Status LoadedModel::make_engine(const Prepared& prepared, const std::shared_ptr<
   auto runner = runner::ModelRunner::create(device, runner_config, *memory_->weights, *memory_->kv);
   if (!runner.ok()) return runner.error();
   const runner::RunnerBytes bytes = runner::ModelRunner::bytes(runner_config);
-  QUIRE_LOG_INFO("memory: weights {} + KV cache {} + activations {} + step inputs {} + sequence state {} = {}",
+  QUIRE_LOG_INFO("memory: weights {} + KV cache {} + activations {} + attention workspace {} + step inputs {} + sequence state {} = {}",
                  mib(model::Weights::arena_bytes(c.model, {c.engine.dtype, s.max_model_len})), mib(static_cast<std::size_t>(layout.total_bytes())), mib(bytes.activations),
-                 mib(bytes.step_inputs), mib(bytes.sequence_state), mib(device.allocated_bytes()));
+                 mib(bytes.attention), mib(bytes.step_inputs), mib(bytes.sequence_state), mib(device.allocated_bytes()));
   const auto started = std::chrono::steady_clock::now();
   const runner::RecordedGraphs recorded = runner.value()->record_graphs();
   QUIRE_LOG_INFO("graph mode {}: {} shapes, {} graphs, {} recorded in {}", graph::graph_mode_name(graphs->mode), recorded.num_keys, recorded.num_graphs, mib(recorded.bytes),

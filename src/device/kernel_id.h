@@ -15,7 +15,7 @@ namespace quire::device {
   X(RopeKvWriteF32, "qk_norm_rope_kv_write_f32") X(RopeKvWriteF16, "qk_norm_rope_kv_write_f16") \
   X(RopeKvWriteBF16, "qk_norm_rope_kv_write_bf16")                                            \
   X(AttnDecodeF32, "attention_decode_f32") X(AttnDecodeF16, "attention_decode_f16")           \
-  X(AttnDecodeBF16, "attention_decode_bf16")                                                  \
+  X(AttnDecodeBF16, "attention_decode_bf16") X(AttnCombine, "attention_decode_combine")       \
   X(AttnPrefillF32, "attention_prefill_f32") X(AttnPrefillF16, "attention_prefill_f16")       \
   X(AttnPrefillBF16, "attention_prefill_bf16")                                                \
   X(AttnUnifiedF32, "attention_unified_f32") X(AttnUnifiedF16, "attention_unified_f16")       \

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "attention/workspace.h"
 #include "device/workspace.h"
 #include "model/forward.h"
 #include "ops/sample.h"
@@ -21,11 +22,21 @@ constexpr std::int64_t kLogitsTile = 256;
 std::int64_t max_blocks_per_row(const SchedulerConfig& l) { return ceil_div(l.max_model_len, l.block_size); }
 std::int64_t history_stride(const SchedulerConfig& l) { return std::int64_t{l.max_model_len} + 1; }
 
+attention::DecodeLimits decode_limits(const RunnerConfig& c) {
+  return attention::DecodeLimits{.max_rows = c.limits.max_num_seqs, .max_seq_len = c.limits.max_model_len, .num_heads = c.spec.num_heads, .num_kv_heads = c.spec.num_kv_heads, .head_dim = c.spec.head_dim};
+}
+
+attention::PlanRules plan_rules(const RunnerConfig& c) {
+  const attention::DecodeLimits l = decode_limits(c);
+  return attention::PlanRules{.group = l.num_heads / l.num_kv_heads, .decode_query_len = l.decode_query_len, .partial_slots = attention::partial_slots(*c.backend, l)};
+}
+
 StepLimits step_limits(const RunnerConfig& c) {
   const SchedulerConfig& l = c.limits;
   return StepLimits{.max_tokens = l.max_num_batched_tokens,
                     .max_rows = l.max_num_seqs,
                     .max_work = attention::max_work(l.max_num_batched_tokens, l.max_num_seqs, c.spec.num_heads / c.spec.num_kv_heads),
+                    .max_parts = attention::max_decode_parts(*c.backend, decode_limits(c)),
                     .max_logits = std::int64_t{l.max_num_batched_tokens} + l.max_num_seqs,
                     .top_stride = c.max_logprobs < 0 ? c.spec.vocab_size : std::max(c.max_logprobs, 1)};
 }
@@ -69,6 +80,11 @@ struct InFlight {
   std::size_t buffers = 0;
 };
 
+// Entries that attention's kernels are launched for.
+struct LaunchSizes {
+  std::int64_t decode = 0, prefill = 0, all = 0, parts = 0, combine = 0;
+};
+
 }  // namespace
 
 struct ModelRunner::Impl {
@@ -79,8 +95,9 @@ struct ModelRunner::Impl {
   const model::Weights& weights;
   kv::KvStore& kv;
   std::unique_ptr<device::Stream> stream;
-  device::Buffer activation_memory, sequence_memory;
+  device::Buffer activation_memory, attention_memory, sequence_memory;
   model::Activations activations;
+  attention::AttentionWorkspace attention_workspace;
   SequenceMemory sequences;
   std::vector<StepBuffers> buffers;
   std::vector<RowState> rows;   // by StateRow
@@ -93,7 +110,9 @@ struct ModelRunner::Impl {
   void upload(const StateUpload& u);
   void append_blocks(const BlockAppend& a);
   void fill(StepBuffers& b, std::uint64_t step);
-  [[nodiscard]] attention::DeviceWork device_work(const StepBuffers& b, std::int64_t decode, std::int64_t prefill, std::int64_t all) const;
+  [[nodiscard]] LaunchSizes eager_sizes() const;
+  [[nodiscard]] LaunchSizes recorded_sizes(const graph::GraphKey& key) const;
+  [[nodiscard]] attention::DeviceWork device_work(const StepBuffers& b, const LaunchSizes& sizes) const;
   [[nodiscard]] model::ForwardModel forward_model() const { return {config.spec, weights, *config.backend, kv, activations}; }
   [[nodiscard]] model::StepView step_view(const StepBuffers& b, std::int64_t num_tokens, const attention::DeviceWork& work) const;
   void gather(const StepBuffers& b, std::int64_t num_tokens);
@@ -138,6 +157,7 @@ void ModelRunner::Impl::fill(StepBuffers& b, std::uint64_t step) {
   put(Field::kQueryStart, inputs.query_start);
   put(Field::kSeqLens, inputs.seq_lens);
   put(Field::kWorkDecode, inputs.plan.decode);
+  put(Field::kWorkParts, inputs.plan.decode_parts);
   put(Field::kWorkPrefill, inputs.work_prefill);
   put(Field::kWorkAll, inputs.work_all);
   put(Field::kWorkCounts, inputs.work_counts);
@@ -145,7 +165,7 @@ void ModelRunner::Impl::fill(StepBuffers& b, std::uint64_t step) {
   put(Field::kLogitsRows, inputs.logits_rows);
 }
 
-attention::DeviceWork ModelRunner::Impl::device_work(const StepBuffers& b, std::int64_t decode, std::int64_t prefill, std::int64_t all) const {
+attention::DeviceWork ModelRunner::Impl::device_work(const StepBuffers& b, const LaunchSizes& sizes) const {
   const auto* counts = b.get<std::int32_t>(Field::kWorkCounts);
   return attention::DeviceWork{.decode = b.get<attention::AttnWork>(Field::kWorkDecode),
                                .prefill = b.get<attention::AttnWork>(Field::kWorkPrefill),
@@ -153,9 +173,15 @@ attention::DeviceWork ModelRunner::Impl::device_work(const StepBuffers& b, std::
                                .num_decode = counts,
                                .num_prefill = counts + 1,
                                .num_all = counts + 2,
-                               .launch_decode = decode,
-                               .launch_prefill = prefill,
-                               .launch_all = all};
+                               .launch_decode = sizes.decode,
+                               .launch_prefill = sizes.prefill,
+                               .launch_all = sizes.all,
+                               .parts = b.get<attention::DecodePart>(Field::kWorkParts),
+                               .num_parts = counts + 3,
+                               .launch_parts = sizes.parts,
+                               .launch_combine = sizes.combine,
+                               .decode_query_len = decode_limits(config).decode_query_len,
+                               .partials = attention_workspace.partials()};
 }
 
 model::StepView ModelRunner::Impl::step_view(const StepBuffers& b, std::int64_t num_tokens, const attention::DeviceWork& work) const {
@@ -177,13 +203,24 @@ void ModelRunner::Impl::gather(const StepBuffers& b, std::int64_t num_tokens) {
                      num_tokens);
 }
 
+LaunchSizes ModelRunner::Impl::eager_sizes() const {
+  const auto& n = inputs.work_counts;
+  return LaunchSizes{.decode = n[0], .prefill = n[1], .all = n[2], .parts = n[3], .combine = inputs.plan.num_split > 0 ? n[0] : 0};
+}
+
 // A recorded launch keeps its geometry, so attention is launched for the most work that a batch of this key can have; the counts on the
 // device say how much of it is real. A uniform key has decode rows alone.
+LaunchSizes ModelRunner::Impl::recorded_sizes(const graph::GraphKey& key) const {
+  attention::DecodeLimits l = decode_limits(config);
+  if (key.uniform) l.max_rows = key.num_rows;
+  const std::int64_t most = key.uniform ? key.num_rows : attention::max_work(key.num_tokens, config.limits.max_num_seqs, l.num_heads / l.num_kv_heads);
+  const std::int64_t parts = attention::max_decode_parts(*config.backend, l);
+  return LaunchSizes{.decode = most, .prefill = key.uniform ? 0 : most, .all = most, .parts = parts, .combine = attention::partial_slots(*config.backend, l) > 0 ? most : 0};
+}
+
 void ModelRunner::Impl::record(const graph::GraphKey& key, std::size_t buffers_index) {
   const StepBuffers& b = buffers[buffers_index];
-  const std::int64_t most = attention::max_work(key.num_tokens, config.limits.max_num_seqs, config.spec.num_heads / config.spec.num_kv_heads);
-  const attention::DeviceWork work = key.uniform ? device_work(b, key.num_rows, 0, key.num_rows) : device_work(b, most, most, most);
-  const model::StepView view = step_view(b, key.num_tokens, work);
+  const model::StepView view = step_view(b, key.num_tokens, device_work(b, recorded_sizes(key)));
   const model::ForwardModel m = forward_model();
   RecordedStep step;
   const auto into = [&](const auto& launches) {
@@ -216,7 +253,7 @@ void ModelRunner::Impl::run_model(std::size_t buffers_index, std::uint64_t step)
   b.stamp(Field::kTokenIds, step);  // its producer, gather_tokens, is the first launch below
   b.require(step);
   const auto num_tokens = static_cast<std::int64_t>(inputs.positions.size());
-  const model::StepView view = step_view(b, num_tokens, device_work(b, inputs.work_counts[0], inputs.work_counts[1], inputs.work_counts[2]));
+  const model::StepView view = step_view(b, num_tokens, device_work(b, eager_sizes()));
   const model::ForwardModel m = forward_model();
   if (!choice.has_graph()) {
     gather(b, num_tokens);
@@ -292,7 +329,9 @@ RunnerBytes ModelRunner::bytes(const RunnerConfig& c) {
   RunnerBytes b;
   model::Activations activations;
   SequenceMemory sequences;
+  attention::AttentionWorkspace workspace;
   b.activations = counted([&](auto& v) { activations.visit(v, c.spec, c.limits.max_num_batched_tokens, kLogitsTile); });
+  b.attention = counted([&](auto& v) { workspace.visit(v, *c.backend, decode_limits(c)); });
   b.step_inputs = StepBuffers::bytes(step_limits(c)) * static_cast<std::size_t>(c.limits.depth);
   b.sequence_state = counted([&](auto& v) { sequences.visit(v, c.limits); });
   return b;
@@ -304,6 +343,8 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(device::Device& device,
   const RunnerBytes need = bytes(config);
   QUIRE_RETURN_IF_ERROR(carve(device, "activations", need.activations, impl->activation_memory,
                               [&](auto& v) { impl->activations.visit(v, config.spec, config.limits.max_num_batched_tokens, kLogitsTile); }));
+  if (need.attention > 0)
+    QUIRE_RETURN_IF_ERROR(carve(device, "attention workspace", need.attention, impl->attention_memory, [&](auto& v) { impl->attention_workspace.visit(v, *config.backend, decode_limits(config)); }));
   QUIRE_RETURN_IF_ERROR(carve(device, "sequence state", need.sequence_state, impl->sequence_memory, [&](auto& v) { impl->sequences.visit(v, config.limits); }));
   for (std::int32_t i = 0; i < config.limits.depth; ++i) {
     auto b = StepBuffers::create(device, step_limits(config));
@@ -329,7 +370,7 @@ void ModelRunner::submit(const StepPlan& plan) {
   r.last_step = plan.step_id;
   for (const StateUpload& u : plan.uploads) r.upload(u);
   for (const BlockAppend& a : plan.block_appends) r.append_blocks(a);
-  build_inputs(plan, r.rows, r.config.limits.block_size, r.config.spec.num_heads / r.config.spec.num_kv_heads, r.inputs);
+  build_inputs(plan, r.rows, r.config.limits.block_size, plan_rules(r.config), r.inputs);
   InFlight f{plan, r.inputs.logits_begin, {}, plan.step_id % r.buffers.size()};
   for (const RowPlan& row : plan.rows) {
     const RowState& state = r.rows[static_cast<std::size_t>(row.row.value)];

@@ -32,7 +32,7 @@ struct RecordedGraphs {
 
 // Bytes that a runner takes beside weights and KV pool, item by item.
 struct RunnerBytes {
-  std::size_t activations = 0, step_inputs = 0, sequence_state = 0;
+  std::size_t activations = 0, attention = 0, step_inputs = 0, sequence_state = 0;
 };
 
 class ModelRunner {

@@ -19,6 +19,7 @@ const char* field_name(Field f) {
     case Field::kQueryStart: return "query_start";
     case Field::kSeqLens: return "seq_lens";
     case Field::kWorkDecode: return "work_decode";
+    case Field::kWorkParts: return "work_parts";
     case Field::kWorkPrefill: return "work_prefill";
     case Field::kWorkAll: return "work_all";
     case Field::kWorkCounts: return "work_counts";
@@ -39,9 +40,10 @@ void StepBuffers::visit(V& v, const StepLimits& l) {
   v.tensor(field(Field::kQueryStart), DType::kI32, {l.max_rows + 1});
   v.tensor(field(Field::kSeqLens), DType::kI32, {l.max_rows});
   v.tensor(field(Field::kWorkDecode), DType::kU8, {l.max_work, kBytes<attention::AttnWork>});
+  v.tensor(field(Field::kWorkParts), DType::kU8, {l.max_parts, kBytes<attention::DecodePart>});
   v.tensor(field(Field::kWorkPrefill), DType::kU8, {l.max_work, kBytes<attention::AttnWork>});
   v.tensor(field(Field::kWorkAll), DType::kU8, {l.max_work, kBytes<attention::AttnWork>});
-  v.tensor(field(Field::kWorkCounts), DType::kI32, {3});
+  v.tensor(field(Field::kWorkCounts), DType::kI32, {4});
   v.tensor(field(Field::kTokenRows), DType::kI32, {l.max_logits});
   v.tensor(field(Field::kLogitsRows), DType::kU8, {l.max_logits, kBytes<ops::LogitsRow>});
   v.tensor(field(Field::kTokenIds), DType::kI32, {l.max_tokens});

@@ -16,7 +16,7 @@ namespace quire::runner {
 
 // Each field has one producer: the host (a copy of this step's staging) or a kernel of the step.
 enum class Field : std::uint8_t {
-  kRowOfToken, kPositions, kSlots, kQueryStart, kSeqLens, kWorkDecode, kWorkPrefill, kWorkAll, kWorkCounts, kTokenRows, kLogitsRows,  // host
+  kRowOfToken, kPositions, kSlots, kQueryStart, kSeqLens, kWorkDecode, kWorkParts, kWorkPrefill, kWorkAll, kWorkCounts, kTokenRows, kLogitsRows,  // host
   kTokenIds,                                                                                                                          // gather_tokens
   kCount,
 };
@@ -25,6 +25,7 @@ enum class Field : std::uint8_t {
 struct StepLimits {
   std::int64_t max_tokens = 0, max_rows = 0;
   std::int64_t max_work = 0;       // entries of a work list
+  std::int64_t max_parts = 0;      // units of split decode
   std::int64_t max_logits = 0;     // rows of logits over a whole step: sampled and scored
   std::int64_t top_stride = 0;     // top log-probabilities kept for a row
 };

@@ -48,7 +48,7 @@ void add_logits(const RowPlan& row, const RowState& state, std::int32_t first_to
 
 }  // namespace
 
-void build_inputs(const StepPlan& plan, const std::vector<RowState>& rows, std::int32_t block_size, std::int32_t group, StepInputs& in) {
+void build_inputs(const StepPlan& plan, const std::vector<RowState>& rows, std::int32_t block_size, const attention::PlanRules& rules, StepInputs& in) {
   clear(in);
   std::vector<attention::RowLengths> lengths;
   lengths.reserve(plan.rows.size());
@@ -61,12 +61,13 @@ void build_inputs(const StepPlan& plan, const std::vector<RowState>& rows, std::
     lengths.push_back({row.num_computed, row.num_new, row.row.value});
   }
   QUIRE_CHECK_EQ(in.query_start.back(), plan.num_tokens);
-  attention::build_plan(lengths, group, in.plan);
+  attention::build_plan(lengths, rules, in.plan);
   in.work_prefill = in.plan.extend;
   in.work_prefill.insert(in.work_prefill.end(), in.plan.prefill.begin(), in.plan.prefill.end());
   in.work_all = in.plan.decode;
   in.work_all.insert(in.work_all.end(), in.work_prefill.begin(), in.work_prefill.end());
-  in.work_counts = {static_cast<std::int32_t>(in.plan.decode.size()), static_cast<std::int32_t>(in.work_prefill.size()), static_cast<std::int32_t>(in.work_all.size())};
+  in.work_counts = {static_cast<std::int32_t>(in.plan.decode.size()), static_cast<std::int32_t>(in.work_prefill.size()), static_cast<std::int32_t>(in.work_all.size()),
+                    static_cast<std::int32_t>(in.plan.decode_parts.size())};
 }
 
 void pad_inputs(StepInputs& in, std::int32_t num_tokens, std::int32_t num_rows) {

@@ -23,7 +23,7 @@ struct StepInputs {
   std::vector<std::int32_t> query_start, seq_lens;
   attention::AttnPlan plan;
   std::vector<attention::AttnWork> work_prefill, work_all;
-  std::vector<std::int32_t> work_counts;        // decode, prefill (with extend), all
+  std::vector<std::int32_t> work_counts;        // decode, prefill (with extend), all, decode parts
   std::vector<std::int32_t> token_rows;         // token of each row of logits
   std::vector<ops::LogitsRow> logits_rows;
   std::vector<std::int32_t> logits_begin;       // [rows + 1]: each plan row's part of logits_rows; scored rows first, the sampled one last
@@ -31,7 +31,7 @@ struct StepInputs {
 
 // `rows` is indexed by StateRow. Reuses the memory of `inputs`. QUIRE_CHECKs what a scheduler must guarantee: blocks cover every position,
 // no state row twice.
-void build_inputs(const StepPlan& plan, const std::vector<RowState>& rows, std::int32_t block_size, std::int32_t group, StepInputs& inputs);
+void build_inputs(const StepPlan& plan, const std::vector<RowState>& rows, std::int32_t block_size, const attention::PlanRules& rules, StepInputs& inputs);
 
 // Fills up to the size of a recorded step with rows and tokens that do nothing: token row none, slot none, position 0, length 0. `num_rows` 0: the
 // rows stay the batch's own (attention runs outside the graph).

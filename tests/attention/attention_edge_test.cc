@@ -138,8 +138,7 @@ TEST(AttentionOffsets, BeyondTwoToThe31Elements) {
     a.layout = &large;
     a.pool = pool;
     a.layer = 1;
-    const attention::DeviceWork work{step.decode.data(), step.prefill.data(), step.all.data(), &step.counts[0], &step.counts[1], &step.counts[2], step.counts[0], step.counts[1], step.counts[2]};
-    attention::run_attention(*step.stream, test::backend_named(name), a, work);
+    attention::run_attention(*step.stream, test::backend_named(name), a, step.work(0));
     const auto c = test::compare_bits(step.out.as<float>(), baseline);
     EXPECT_TRUE(c.equal) << name << ": " << c.report;
   }

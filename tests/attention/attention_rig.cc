@@ -1,11 +1,14 @@
 #include "attention/attention_rig.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
 
 #include "attention/cpu_kernels.h"
+#include "kit/bounds.h"
 #include "kit/compare.h"
 
 namespace quire::test {
@@ -46,9 +49,15 @@ std::string ShapeCase::describe() const {
   return out;
 }
 
-AttentionStep::AttentionStep(const KvBatch& batch, int threads)
+AttentionStep::AttentionStep(const KvBatch& batch, int threads, const PlanOptions& o)
     : b(batch), scale(static_cast<float>(1.0 / std::sqrt(static_cast<double>(batch.shape.head_dim)))), device(device_of(threads)), stream(device->make_stream()), pool(batch.pool),
-      queries(narrow_exactly(batch.queries.values)), out(DType::kF32, batch.queries.values.size()) {
+      queries(narrow_exactly(batch.queries.values)), out(DType::kF32, batch.queries.values.size()), options(o), slopes_(narrow_exactly(o.masks.alibi_slopes)), sinks_(narrow_exactly(o.masks.sinks)),
+      partial_acc_(DType::kF32, static_cast<std::size_t>(o.partial_slots * batch.queries.cols)), partial_stats_(DType::kF32, static_cast<std::size_t>(o.partial_slots * batch.shape.num_heads * 2)) {
+  masks.window = static_cast<std::int32_t>(o.masks.window);
+  masks.chunk = static_cast<std::int32_t>(o.masks.chunk);
+  masks.soft_cap = static_cast<float>(o.masks.soft_cap);
+  masks.alibi_slopes = slopes_.empty() ? nullptr : slopes_.data();
+  masks.sinks = sinks_.empty() ? nullptr : sinks_.data();
   // Sequence s keeps its table in state row 2 * (n - 1 - s) + 1; the rows between name block -1.
   const std::size_t n = b.shape.seq_lens.size();
   table_stride = b.max_blocks() + 3;
@@ -63,7 +72,7 @@ AttentionStep::AttentionStep(const KvBatch& batch, int threads)
     batch_rows.push_back(static_cast<std::int32_t>(s));
   }
   attention::AttnPlan plan;
-  attention::build_plan(rows, b.shape.num_heads / b.shape.num_kv_heads, plan);
+  attention::build_plan(rows, {.group = b.shape.num_heads / b.shape.num_kv_heads, .decode_query_len = o.decode_query_len, .partial_slots = o.partial_slots}, plan);
   for (auto* list : {&plan.decode, &plan.extend, &plan.prefill})
     for (auto& w : *list) w.row = batch_rows[static_cast<std::size_t>(w.row)];
   decode = plan.decode;
@@ -73,7 +82,28 @@ AttentionStep::AttentionStep(const KvBatch& batch, int threads)
   all.insert(all.end(), prefill.begin(), prefill.end());
   counts[0] = static_cast<std::int32_t>(decode.size());
   counts[1] = static_cast<std::int32_t>(prefill.size());
+  parts = plan.decode_parts;
+  num_split = plan.num_split;
   counts[2] = static_cast<std::int32_t>(all.size());
+  counts[3] = static_cast<std::int32_t>(parts.size());
+}
+
+attention::DeviceWork AttentionStep::work(std::int64_t extra) {
+  return attention::DeviceWork{.decode = decode.data(),
+                               .prefill = prefill.data(),
+                               .all = all.data(),
+                               .num_decode = &counts[0],
+                               .num_prefill = &counts[1],
+                               .num_all = &counts[2],
+                               .launch_decode = counts[0] + extra,
+                               .launch_prefill = counts[1] + extra,
+                               .launch_all = counts[2] + extra,
+                               .parts = parts.data(),
+                               .num_parts = &counts[3],
+                               .launch_parts = counts[3] + extra,
+                               .launch_combine = num_split > 0 || extra > 0 ? counts[0] + extra : 0,
+                               .decode_query_len = options.decode_query_len,
+                               .partials = {partial_acc_.as<float>().data(), partial_stats_.as<float>().data()}};
 }
 
 void AttentionStep::launch(device::Stream& s, const std::string& backend, std::int64_t extra) {
@@ -90,17 +120,54 @@ void AttentionStep::launch(device::Stream& s, const std::string& backend, std::i
   a.layout = &b.layout;
   a.pool = pool.data();
   a.layer = b.shape.layer;
-  const attention::DeviceWork work{decode.data(), prefill.data(), all.data(), &counts[0], &counts[1], &counts[2], counts[0] + extra, counts[1] + extra, counts[2] + extra};
-  attention::run_attention(s, backend_named(backend), a, work);
+  a.masks = masks;
+  attention::run_attention(s, backend_named(backend), a, work(extra));
 }
 
 std::vector<float> AttentionStep::run(const std::string& backend, std::int64_t extra) {
-  poison(out.bytes(), DType::kF32);
+  for (GuardedBuffer* buffer : {&out, &partial_acc_, &partial_stats_}) poison(buffer->bytes(), DType::kF32);
   launch(*stream, backend, extra);
-  QUIRE_CHECK(out.damage().empty()) << out.damage();
+  for (GuardedBuffer* buffer : {&out, &partial_acc_, &partial_stats_}) QUIRE_CHECK(buffer->damage().empty()) << buffer->damage();
   QUIRE_CHECK(std::equal(pool.begin(), pool.end(), b.pool.begin())) << "attention wrote into the cache";
   const auto values = out.as<float>();
   return {values.begin(), values.end()};
+}
+
+namespace {
+
+// Keys or values of one head of a sequence, positions [begin, end).
+reference::Matrix head_rows(const KvBatch& b, const reference::Matrix& m, std::size_t sequence, std::int64_t kv_head, std::int64_t begin, std::int64_t end) {
+  const std::int64_t d = b.shape.head_dim;
+  reference::Matrix out(end - begin, d);
+  for (std::int64_t t = begin; t < end; ++t)
+    for (std::int64_t i = 0; i < d; ++i) out.at(t - begin, i) = m.at(b.token_start[sequence] + t, kv_head * d + i);
+  return out;
+}
+
+}  // namespace
+
+void expect_right(const KvBatch& b, float scale, const reference::AttentionMasks& masks, const std::vector<float>& got, const std::string& what) {
+  const std::int64_t d = b.shape.head_dim, group = b.shape.num_heads / b.shape.num_kv_heads;
+  Precision precision;
+  precision.attention_part_tokens = attention::kTileTokens;
+  std::vector<double> want(got.size(), std::nan("")), bounds(got.size(), 0.0);  // rows of no sequence keep their poison
+  for (std::size_t s = 0; s < b.shape.seq_lens.size(); ++s)
+    for (std::int64_t i = 0; i < b.shape.query_lens[s]; ++i)
+      for (std::int64_t h = 0; h < b.shape.num_heads; ++h) {
+        const std::int64_t row = b.batch.query_start_loc[s] + i, end = b.shape.seq_lens[s] - b.shape.query_lens[s] + i + 1, begin = reference::first_visible(masks, end - 1);
+        const auto keys = head_rows(b, b.keys, s, h / group, begin, end), values = head_rows(b, b.values, s, h / group, begin, end);
+        const auto query = b.queries.row(row).subspan(static_cast<std::size_t>(h * d), static_cast<std::size_t>(d));
+        reference::ScoreRule rule{.scale = static_cast<double>(scale), .soft_cap = masks.soft_cap};
+        if (!masks.alibi_slopes.empty()) rule.alibi_slope = masks.alibi_slopes[static_cast<std::size_t>(h)];
+        if (!masks.sinks.empty()) rule.sink = masks.sinks[static_cast<std::size_t>(h)];
+        const auto exact = reference::attend(query, keys, values, rule);
+        const auto bound = attend_bounds(query, keys, values, rule, precision);
+        const auto at = static_cast<std::ptrdiff_t>(row * b.queries.cols + h * d);
+        std::copy(exact.out.begin(), exact.out.end(), want.begin() + at);
+        std::copy(bound.out.begin(), bound.out.end(), bounds.begin() + at);
+      }
+  const auto c = compare(widen(std::span<const float>(got)), want, bounds);
+  EXPECT_TRUE(c.equal) << what << ": " << c.report;
 }
 
 std::vector<float> rows_of(const KvBatch& b, const std::vector<float>& out, std::size_t sequence) {

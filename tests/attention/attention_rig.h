@@ -17,9 +17,16 @@ namespace quire::test {
 
 inline constexpr const char* kBackends[] = {"CPU_UNIFIED", "CPU_SPLIT"};
 
+struct PlanOptions {
+  reference::AttentionMasks masks = {};
+  std::int32_t decode_query_len = 1;
+  std::int64_t partial_slots = 64;  // for split decode
+};
+
 // The device arrays of one step. Block tables lie in permuted state rows with NaN blocks' ids between them.
 struct AttentionStep {
-  explicit AttentionStep(const KvBatch& batch, int threads = 1);
+  explicit AttentionStep(const KvBatch& batch, int threads = 1, const PlanOptions& options = {});
+  AttentionStep(const AttentionStep&) = delete;
   // The rows of the batch in order; padding rows have no work. Output elements that no work owns stay NaN.
   [[nodiscard]] std::vector<float> run(const std::string& backend, std::int64_t extra_launch = 0);
   void launch(device::Stream& stream, const std::string& backend, std::int64_t extra_launch);
@@ -34,7 +41,16 @@ struct AttentionStep {
   std::vector<std::int32_t> tables;
   std::int64_t table_stride = 0;
   std::vector<attention::AttnWork> decode, prefill, all;
-  std::int32_t counts[3] = {0, 0, 0};
+  std::vector<attention::DecodePart> parts;
+  std::int32_t counts[4] = {0, 0, 0, 0};  // decode, prefill, all, parts
+  std::int32_t num_split = 0;
+  PlanOptions options;
+  attention::MaskParams masks;
+  [[nodiscard]] attention::DeviceWork work(std::int64_t extra_launch);
+
+ private:
+  std::vector<float> slopes_, sinks_;
+  GuardedBuffer partial_acc_, partial_stats_;
 };
 
 // A case over one sequence shape per entry of `lens`: (query, sequence) lengths.
@@ -47,6 +63,9 @@ struct ShapeCase {
   [[nodiscard]] KvCase kv_case() const;
   [[nodiscard]] std::string describe() const;
 };
+
+// Expects the twin's values within derived bounds, row by row from the fixture's plain matrices: independent of pool, layout and tables.
+void expect_right(const KvBatch& b, float scale, const reference::AttentionMasks& masks, const std::vector<float>& got, const std::string& what);
 
 // Rows of one sequence.
 [[nodiscard]] std::vector<float> rows_of(const KvBatch& b, const std::vector<float>& out, std::size_t sequence);

@@ -1,57 +1,22 @@
 // Both CPU backends against the float64 twin: every head size, group, block size and storage type, at lengths around tiles and partitions.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "attention/attention_rig.h"
 #include "attention/params.h"
-#include "kit/bounds.h"
 #include "kit/compare.h"
 #include "kit/seed.h"
 
 namespace quire {
 namespace {
 
-using reference::Matrix;
 using test::ShapeCase;
-
-// Keys or values of one head of a sequence, positions [0, n).
-Matrix head_rows(const test::KvBatch& b, const Matrix& m, std::size_t sequence, std::int64_t kv_head, std::int64_t n) {
-  const std::int64_t d = b.shape.head_dim;
-  Matrix out(n, d);
-  for (std::int64_t t = 0; t < n; ++t)
-    for (std::int64_t i = 0; i < d; ++i) out.at(t, i) = m.at(b.token_start[sequence] + t, kv_head * d + i);
-  return out;
-}
-
-// Twin and bounds row by row from the fixture's plain matrices: independent of pool, layout and tables.
-void expect_right(const test::KvBatch& b, float scale, const std::vector<float>& got, const std::string& what) {
-  const std::int64_t d = b.shape.head_dim, group = b.shape.num_heads / b.shape.num_kv_heads;
-  test::Precision precision;
-  precision.attention_part_tokens = attention::kTileTokens;
-  std::vector<double> want(got.size(), std::nan("")), bounds(got.size(), 0.0);  // rows of no sequence keep their poison
-  for (std::size_t s = 0; s < b.shape.seq_lens.size(); ++s)
-    for (std::int64_t i = 0; i < b.shape.query_lens[s]; ++i)
-      for (std::int64_t h = 0; h < b.shape.num_heads; ++h) {
-        const std::int64_t row = b.batch.query_start_loc[s] + i, n = b.shape.seq_lens[s] - b.shape.query_lens[s] + i + 1;
-        const Matrix keys = head_rows(b, b.keys, s, h / group, n), values = head_rows(b, b.values, s, h / group, n);
-        const auto query = b.queries.row(row).subspan(static_cast<std::size_t>(h * d), static_cast<std::size_t>(d));
-        const auto exact = reference::attend(query, keys, values, static_cast<double>(scale));
-        const auto bound = test::attend_bounds(query, keys, values, static_cast<double>(scale), precision);
-        const auto at = static_cast<std::ptrdiff_t>(row * b.queries.cols + h * d);
-        std::copy(exact.out.begin(), exact.out.end(), want.begin() + at);
-        std::copy(bound.out.begin(), bound.out.end(), bounds.begin() + at);
-      }
-  const auto c = test::compare(test::widen(std::span<const float>(got)), want, bounds);
-  EXPECT_TRUE(c.equal) << what << ": " << c.report;
-}
 
 void check(const ShapeCase& c, std::mt19937_64& rng) {
   SCOPED_TRACE(c.describe());
   const test::KvBatch b = test::make_kv_batch(c.kv_case(), rng);
   test::AttentionStep step(b);
   const auto unified = step.run("CPU_UNIFIED"), split = step.run("CPU_SPLIT");
-  expect_right(b, step.scale, unified, "CPU_UNIFIED");
+  test::expect_right(b, step.scale, {}, unified, "CPU_UNIFIED");
   const auto same = test::compare_bits(split, unified);
   EXPECT_TRUE(same.equal) << "split and unified differ: " << same.report;
 }
@@ -109,7 +74,7 @@ TEST(AttentionReference, RandomRaggedBatches) {
     test::randomise_lengths(c, rng, 7, 90);
     const test::KvBatch b = test::make_kv_batch(c, rng);
     test::AttentionStep step(b);
-    for (const char* backend : test::kBackends) expect_right(b, step.scale, step.run(backend), backend);
+    for (const char* backend : test::kBackends) test::expect_right(b, step.scale, {}, step.run(backend), backend);
   }
 }
 

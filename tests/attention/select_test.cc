@@ -323,13 +323,13 @@ TEST(Plan, MaxWorkIsEnoughAndTight) {
       for (const std::int32_t rows : {1, 2, 9}) {
         std::vector<RowLengths> lengths(static_cast<std::size_t>(rows), RowLengths{0, n, 0});
         AttnPlan plan;
-        build_plan(lengths, group, plan);
+        build_plan(lengths, {.group = group}, plan);
         const auto entries = static_cast<std::int64_t>(plan.decode.size() + plan.extend.size() + plan.prefill.size());
         EXPECT_LE(entries, max_work(std::int64_t{n} * rows, rows, group));
       }
   AttnPlan plan;
   const RowLengths none{5, 0, 0};
-  EXPECT_DEATH(build_plan(std::span(&none, 1), 1, plan), "");
+  EXPECT_DEATH(build_plan(std::span(&none, 1), {.group = 1}, plan), "");
 }
 
 }  // namespace

@@ -122,25 +122,49 @@ std::vector<double> rope_bounds(const Matrix& x, std::span<const std::int64_t> p
   return bounds;
 }
 
-AttentionBounds attend_bounds(std::span<const double> query, const Matrix& keys, const Matrix& values, double scale, const Precision& precision) {
-  const reference::HeadOutput exact = reference::attend(query, keys, values, scale);
+namespace {
+
+struct ScoreError {
+  double score, error, size;  // the exact score, how far the kernel's may be, and the largest term in it
+};
+
+ScoreError score_error(std::span<const double> query, std::span<const double> key, std::int64_t distance, const reference::ScoreRule& rule, const Precision& precision) {
+  const double u = unit_roundoff(precision.work);
+  double size = 0.0;
+  for (std::size_t d = 0; d < query.size(); ++d) size += std::fabs(query[d] * key[d]);
+  ScoreError e{reference::score(query, key, distance, rule), 0.0, 0.0};
+  // D products and sums; the scale, log2(e) and their product.
+  e.error = gamma(std::ssize(query) + 4, precision.work) * size * rule.scale;
+  const double capped = reference::score(query, key, 0, rule), bias = rule.alibi_slope * static_cast<double>(distance);
+  // The cap never magnifies an error. Its argument is rounded up to three times, and y tanh'(y) <= tanh(y); tanh; the product.
+  if (rule.soft_cap > 0.0) e.error += std::fabs(capped) * gamma(ceil_of(precision.transcendental_ulps) + 5, precision.work) + underflow(precision.work) * (1.0 + rule.soft_cap);
+  // ALiBi's product and sum.
+  if (rule.alibi_slope != 0.0) e.error += 2.0 * u * (std::fabs(bias) + std::fabs(capped) + std::fabs(e.score));
+  e.size = std::max({std::fabs(e.score), std::fabs(capped), std::fabs(bias)});
+  return e;
+}
+
+}  // namespace
+
+AttentionBounds attend_bounds(std::span<const double> query, const Matrix& keys, const Matrix& values, const reference::ScoreRule& rule, const Precision& precision) {
+  const reference::HeadOutput exact = reference::attend(query, keys, values, rule);
   AttentionBounds bounds{std::vector<double>(exact.out.size(), 0.0), 0.0};
   if (!std::isfinite(exact.lse)) return bounds;  // nothing visible: zeros and -inf, exactly
   const double u = unit_roundoff(precision.work);
-  double score_error = 0.0, largest_score = 0.0;
+  const bool sink = std::isfinite(rule.sink);
+  double score_error_most = 0.0, largest_score = sink ? std::fabs(rule.sink) : 0.0;
   std::vector<double> weights;
   for (std::int64_t j = 0; j < keys.rows; ++j) {
-    double score = 0.0, size = 0.0;
-    for (std::size_t d = 0; d < query.size(); ++d) score += query[d] * keys.row(j)[d], size += std::fabs(query[d] * keys.row(j)[d]);
-    // D products and sums; the scale, log2(e) and their product.
-    score_error = std::max(score_error, gamma(std::ssize(query) + 4, precision.work) * size * scale);
-    largest_score = std::max(largest_score, std::fabs(score * scale));
-    weights.push_back(std::exp(score * scale - exact.lse));
+    const ScoreError e = score_error(query, keys.row(j), keys.rows - 1 - j, rule, precision);
+    score_error_most = std::max(score_error_most, e.error);
+    largest_score = std::max(largest_score, e.size);
+    weights.push_back(std::exp(e.score - exact.lse));
   }
-  const std::int64_t parts = keys.rows / precision.attention_part_tokens + 2;
+  // A window begins inside a part; a sink is one more.
+  const std::int64_t parts = keys.rows / precision.attention_part_tokens + 3 + (sink ? 1 : 0);
   // The exponent's argument: the score's error on both sides of the quotient, the subtraction of the maximum, and the rescalings, whose
   // arguments add up to the range of the scores at most.
-  const double argument_error = 2.0 * score_error + 6.0 * u * largest_score;
+  const double argument_error = 2.0 * score_error_most + 6.0 * u * largest_score;
   const double relative =
       std::expm1(argument_error) + gamma((ceil_of(precision.transcendental_ulps) + 2) * (parts + 1) + keys.rows + 4, precision.work);
   for (std::size_t d = 0; d < exact.out.size(); ++d) {
@@ -149,7 +173,7 @@ AttentionBounds attend_bounds(std::span<const double> query, const Matrix& keys,
     const double error = 2.0 * over_one_minus(relative) * size + static_cast<double>(keys.rows + 2) * underflow(precision.work);
     bounds.out[d] = rounding_error(exact.out[d], error, precision.output);
   }
-  const double log_of_sum = std::log(static_cast<double>(keys.rows));  // the largest the logarithm's value can be
+  const double log_of_sum = std::log(static_cast<double>(keys.rows + 1));  // the largest the logarithm's value can be
   bounds.lse = over_one_minus(relative) + (precision.transcendental_ulps + 2.0) * u * log_of_sum + 4.0 * u * (largest_score + std::fabs(exact.lse));
   return bounds;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "reference/attention.h"
 #include "reference/matrix.h"
 
 namespace quire::test {
@@ -44,7 +45,11 @@ struct AttentionBounds {
   double lse = 0.0;
 };
 [[nodiscard]] AttentionBounds attend_bounds(std::span<const double> query, const reference::Matrix& keys, const reference::Matrix& values,
-                                            double scale, const Precision& precision);
+                                            const reference::ScoreRule& rule, const Precision& precision);
+[[nodiscard]] inline AttentionBounds attend_bounds(std::span<const double> query, const reference::Matrix& keys, const reference::Matrix& values,
+                                                   double scale, const Precision& precision) {
+  return attend_bounds(query, keys, values, reference::ScoreRule{.scale = scale}, precision);
+}
 
 // log_softmax of the same logits.
 [[nodiscard]] std::vector<double> log_softmax_bounds(std::span<const double> logits, const Precision& precision);

@@ -103,7 +103,8 @@ LayersRig::LayersRig(const LayersCase& layers, const std::vector<std::vector<Tok
   seq_lens_.resize(rows);
   block_table_.resize(sequences.size() * static_cast<std::size_t>(table_stride_));
   for (auto* v : {&decode_, &prefill_, &all_}) v->resize(static_cast<std::size_t>(attention::max_work(kMaxTokens, kMaxRows, 1)) + tokens);
-  counts_.resize(3);
+  parts_.resize(rows);
+  counts_.resize(4);
 }
 
 void LayersRig::fill(const std::vector<StepRow>& rows) {
@@ -132,12 +133,13 @@ void LayersRig::fill(const std::vector<StepRow>& rows) {
   num_tokens_ = static_cast<std::int64_t>(t);
   for (std::size_t s = 0; s < blocks_.size(); ++s) std::copy(blocks_[s].begin(), blocks_[s].end(), block_table_.begin() + static_cast<std::ptrdiff_t>(s) * table_stride_);
   attention::AttnPlan plan;
-  attention::build_plan(lengths, c.spec.num_heads / c.spec.num_kv_heads, plan);
+  attention::build_plan(lengths, {.group = c.spec.num_heads / c.spec.num_kv_heads}, plan);
   std::copy(plan.decode.begin(), plan.decode.end(), decode_.begin());
+  std::copy(plan.decode_parts.begin(), plan.decode_parts.end(), parts_.begin());
   const auto end = std::copy(plan.extend.begin(), plan.extend.end(), prefill_.begin());
   const auto num_prefill = std::copy(plan.prefill.begin(), plan.prefill.end(), end) - prefill_.begin();
   std::copy(prefill_.begin(), prefill_.begin() + num_prefill, std::copy(plan.decode.begin(), plan.decode.end(), all_.begin()));
-  counts_ = {static_cast<std::int32_t>(plan.decode.size()), static_cast<std::int32_t>(num_prefill), static_cast<std::int32_t>(std::ssize(plan.decode) + num_prefill)};
+  counts_ = {static_cast<std::int32_t>(plan.decode.size()), static_cast<std::int32_t>(num_prefill), static_cast<std::int32_t>(std::ssize(plan.decode) + num_prefill), static_cast<std::int32_t>(plan.decode_parts.size())};
 }
 
 attention::DeviceWork LayersRig::work(bool recorded) const {
@@ -146,6 +148,10 @@ attention::DeviceWork LayersRig::work(bool recorded) const {
   w.launch_decode = recorded ? kMaxRows : counts_[0];
   w.launch_prefill = recorded ? most : counts_[1];
   w.launch_all = recorded ? most : counts_[2];
+  w.parts = parts_.data();
+  w.num_parts = &counts_[3];
+  w.launch_parts = recorded ? kMaxRows : counts_[3];
+  w.launch_combine = recorded ? kMaxRows : 0;
   return w;
 }
 
@@ -181,6 +187,7 @@ void LayersRig::record(device::Graph& graph) {
   for (auto* v : {&token_ids_, &positions_, &query_start_, &seq_lens_, &block_table_, &token_rows_, &counts_}) std::fill(v->begin(), v->end(), -12345678);
   std::fill(slots_.begin(), slots_.end(), std::int64_t{1} << 60);
   for (auto* v : {&decode_, &prefill_, &all_}) std::fill(v->begin(), v->end(), attention::AttnWork{-1, -1, -1, -1});
+  std::fill(parts_.begin(), parts_.end(), attention::DecodePart{-1, -1});
   stream->begin_record(graph);
   launch(kMaxTokens, work(true));
   stream->end_record();

@@ -82,6 +82,7 @@ struct LayersRig {
   std::vector<std::int32_t> token_ids_, positions_, query_start_, seq_lens_, block_table_, token_rows_;
   std::vector<std::int64_t> slots_;
   std::vector<attention::AttnWork> decode_, prefill_, all_;
+  std::vector<attention::DecodePart> parts_;  // sequences are shorter than two partitions: no entry is split
   std::vector<std::int32_t> counts_;
 };
 

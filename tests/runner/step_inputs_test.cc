@@ -35,14 +35,14 @@ TEST(StepInputs, DecodeExtendAndPrefill) {
   plan.rows = {row(0, 17, 1, true), row(2, 16, 20, false, true), row(1, 0, 3, true)};
   plan.num_tokens = 24;
   StepInputs in;
-  build_inputs(plan, states(), 16, 2, in);
+  build_inputs(plan, states(), 16, {.group = 2}, in);
   EXPECT_EQ(in.query_start, (std::vector<std::int32_t>{0, 1, 21, 24}));
   EXPECT_EQ(in.seq_lens, (std::vector<std::int32_t>{18, 36, 3}));
   EXPECT_EQ(in.slots[0], 4 * 16 + 1);
   EXPECT_EQ(in.slots[1], 1 * 16);
   EXPECT_EQ(in.slots[20], 5 * 16 + 3);
   EXPECT_EQ(in.slots[23], 2 * 16 + 2);
-  EXPECT_EQ(in.work_counts, (std::vector<std::int32_t>{1, 3, 4}));
+  EXPECT_EQ(in.work_counts, (std::vector<std::int32_t>{1, 3, 4, 1}));
   // The extend row is scored at positions 17 .. 36 and not sampled; the others give one sampled row each.
   EXPECT_EQ(in.logits_begin, (std::vector<std::int32_t>{0, 1, 21, 22}));
   EXPECT_EQ(in.logits_rows[1].position, 17);
@@ -59,7 +59,7 @@ TEST(StepInputs, ScoringEndsWithThePrompt) {
   plan.rows = {row(2, 36, 4, true, true)};
   plan.num_tokens = 4;
   StepInputs in;
-  build_inputs(plan, states(), 16, 2, in);
+  build_inputs(plan, states(), 16, {.group = 2}, in);
   ASSERT_EQ(in.logits_rows.size(), 4u);
   EXPECT_EQ(in.logits_rows[2].position, 39);
   EXPECT_EQ(in.logits_rows[2].use, ops::LogitsUse::kScore);
@@ -78,7 +78,7 @@ TEST(StepInputs, EachTokenIsOwnedOnce) {
     }
     const auto group = static_cast<std::int32_t>(1 + rng() % 32);
     attention::AttnPlan plan;
-    attention::build_plan(rows, group, plan);
+    attention::build_plan(rows, {.group = group}, plan);
     std::set<std::pair<int, int>> owned;
     const auto take = [&](const std::vector<attention::AttnWork>& list, attention::RowClass cls) {
       for (const auto& w : list) {
