@@ -35,7 +35,7 @@ constexpr std::int32_t kRocmFastBlocks[] = {16, 32};
 constexpr MaskSet kEveryMask = {Mask::kSlidingWindow, Mask::kChunkedLocal, Mask::kAlibi, Mask::kSoftCap, Mask::kSinks};
 
 constexpr PhaseCaps kCpuPhase = {
-    .min_head_dim = 8, .max_head_dim = kMaxHeadDim, .head_dim_multiple = 2, .max_group = kMaxGroup, .query_dtypes = kFloats, .kv_formats = kCpuFormats};
+    .min_head_dim = 8, .max_head_dim = kMaxHeadDim, .head_dim_multiple = 2, .max_group = kMaxGroup, .query_dtypes = kFloats, .kv_formats = kCpuFormats, .masks = kEveryMask};
 constexpr PhaseCaps kSm90Decode = {.head_sizes = kSm90Heads, .query_dtypes = kHalves, .kv_formats = kGpuFormats, .masks = kEveryMask};
 constexpr PhaseCaps kSm90Prefill = {.head_sizes = kSm90Heads, .query_dtypes = kHalves, .kv_formats = kSm90PrefillFormats, .masks = kEveryMask};
 constexpr PhaseCaps kCudaGenericPhase = {.head_sizes = kGenericHeads, .query_dtypes = kFloats, .kv_formats = kCudaGenericFormats, .masks = kEveryMask};
