@@ -66,8 +66,8 @@ TEST(Tanh, Specials) {
   EXPECT_EQ(std::bit_cast<std::uint32_t>(y[0]), 0u);
   EXPECT_EQ(std::bit_cast<std::uint32_t>(y[1]), 0x80000000u) << "-0 stays -0";
   EXPECT_TRUE(std::isnan(y[4]));
-  for (const std::size_t i : {2, 5, 9, 11, 12}) EXPECT_EQ(y[i], 1.0f) << x[i];
-  for (const std::size_t i : {3, 6, 10, 13}) EXPECT_EQ(y[i], -1.0f) << x[i];
+  for (const std::size_t i : {2u, 5u, 9u, 11u, 12u}) EXPECT_EQ(y[i], 1.0f) << x[i];
+  for (const std::size_t i : {3u, 6u, 10u, 13u}) EXPECT_EQ(y[i], -1.0f) << x[i];
   EXPECT_EQ(y[7], tiny);
   EXPECT_EQ(y[8], -tiny);
 }

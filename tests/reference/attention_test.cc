@@ -60,6 +60,44 @@ TEST(Attend, NanInAKeyReachesAllInAValueItsOwnDimension) {
   EXPECT_EQ(value.out[1], 3.0);
 }
 
+TEST(Masks, FirstVisible) {
+  EXPECT_EQ(first_visible({}, 100), 0);
+  EXPECT_EQ(first_visible({.window = 1}, 100), 100);
+  EXPECT_EQ(first_visible({.window = 101}, 100), 0);
+  EXPECT_EQ(first_visible({.window = 100}, 100), 1);
+  EXPECT_EQ(first_visible({.chunk = 8192}, 8191), 0);
+  EXPECT_EQ(first_visible({.chunk = 8192}, 8192), 8192);
+  EXPECT_EQ(first_visible({.chunk = 8192}, 19999), 16384);
+  EXPECT_EQ(first_visible({.window = 10, .chunk = 8192}, 8195), 8192);
+  EXPECT_EQ(first_visible({.window = 2, .chunk = 8192}, 8195), 8194);
+}
+
+TEST(Masks, PublishedAlibiSlopes) {
+  EXPECT_EQ(alibi_slopes(1), (std::vector<double>{1.0 / 256}));
+  EXPECT_EQ(alibi_slopes(8), (std::vector<double>{0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125, 0.00390625}));
+  const auto six = alibi_slopes(6), eight = alibi_slopes(8);
+  ASSERT_EQ(six.size(), 6u);
+  EXPECT_EQ(six[0], 0.25);
+  EXPECT_EQ(six[4], eight[0]);
+  EXPECT_EQ(six[5], eight[2]);
+}
+
+TEST(Masks, HandComputedSoftCapAlibiAndSink) {
+  const Matrix keys(2, 1, {0, 4}), values(2, 1, {8, 2});
+  EXPECT_DOUBLE_EQ(score(std::vector<double>{1}, keys.row(1), 3, {.scale = 0.5, .soft_cap = 4.0, .alibi_slope = 0.25}), 4.0 * std::tanh(0.5) - 0.75);
+  // Scores 0 - ln 3 and 0: weights 1/4 and 3/4.
+  EXPECT_DOUBLE_EQ(attend(std::vector<double>{0}, keys, values, {.scale = 1.0, .alibi_slope = std::log(3.0)}).out[0], 3.5);
+  // A sink as large as each of two equal scores takes a third of the weight.
+  const HeadOutput sunk = attend(std::vector<double>{0}, keys, values, {.scale = 1.0, .sink = 0.0});
+  EXPECT_DOUBLE_EQ(sunk.out[0], 10.0 / 3);
+  EXPECT_DOUBLE_EQ(sunk.lse, std::log(3.0));
+  const HeadOutput alone = attend(std::vector<double>{0}, Matrix(0, 1), Matrix(0, 1), {.scale = 1.0, .sink = 2.0});
+  EXPECT_EQ(alone.out[0], 0.0);
+  EXPECT_EQ(alone.lse, 2.0);
+  EXPECT_TRUE(std::isnan(attend(std::vector<double>{0}, keys, values, {.scale = 1.0, .sink = kNan}).out[0]));
+  EXPECT_DOUBLE_EQ(attend(std::vector<double>{1}, Matrix(2, 1, {kInf, -kInf}), values, {.scale = 1.0, .soft_cap = 0.5}).out[0], (8 * std::exp(0.5) + 2 * std::exp(-0.5)) / (std::exp(0.5) + std::exp(-0.5)));
+}
+
 // The paged twin against one written another way: softmax over the token rows that the fixture kept, without pool or tables.
 void expect_equals_unpaged(const test::KvBatch& b) {
   const double scale = 0.3;
