@@ -363,7 +363,18 @@ RecordedGraphs ModelRunner::record_graphs() {
 
 const graph::GraphChoice& ModelRunner::last_choice() const { return impl_->choice; }
 
-void ModelRunner::submit(const StepPlan& plan) {
+StepTrace ModelRunner::trace() const { return StepTrace{&impl_->inputs, &impl_->activations, impl_->stream.get()}; }
+
+void ModelRunner::forget_sequences() {
+  Impl& r = *impl_;
+  QUIRE_CHECK(r.in_flight.empty());
+  std::fill(r.rows.begin(), r.rows.end(), RowState{});
+  for (StepBuffers& b : r.buffers) b.forget();
+  r.choice = {};
+  r.last_step = 0;
+}
+
+void ModelRunner::submit(const StepPlan& plan, StepPath path) {
   Impl& r = *impl_;
   QUIRE_CHECK_LT(r.in_flight.size(), r.buffers.size()) << "too many steps in flight";
   QUIRE_CHECK_EQ(plan.step_id, r.last_step + 1) << "steps come in order";
@@ -376,7 +387,7 @@ void ModelRunner::submit(const StepPlan& plan) {
     const RowState& state = r.rows[static_cast<std::size_t>(row.row.value)];
     f.num_top.emplace_back(state.num_logprobs, state.num_prompt_logprobs);
   }
-  r.choice = r.choose(plan);
+  r.choice = path == StepPath::kEager ? graph::GraphChoice{{}, graph::EagerReason::kModeNone} : r.choose(plan);
   if (r.choice.has_graph()) pad_inputs(r.inputs, r.choice.key.num_tokens, r.choice.key.num_rows);
   StepBuffers& b = r.buffers[f.buffers];
   r.fill(b, plan.step_id);

@@ -14,7 +14,13 @@
 #include "scheduler/scheduler_config.h"
 #include "scheduler/step_plan.h"
 
+namespace quire::model {
+struct Activations;
+}
+
 namespace quire::runner {
+
+struct StepInputs;
 
 struct RunnerConfig {
   model::ModelSpec spec;
@@ -35,6 +41,16 @@ struct RunnerBytes {
   std::size_t activations = 0, attention = 0, step_inputs = 0, sequence_state = 0;
 };
 
+// kByShape: by the recorded graph of the step's shape where there is one. kEager: launch by launch, whatever was recorded.
+enum class StepPath : std::uint8_t { kByShape, kEager };
+
+// What the last submitted step read and left behind, for those who check it. Valid until the next submit.
+struct StepTrace {
+  const StepInputs* inputs = nullptr;               // padded as they ran
+  const model::Activations* activations = nullptr;  // of the last layer and, where logits were asked for, of the head
+  device::Stream* stream = nullptr;                 // the step's own
+};
+
 class ModelRunner {
  public:
   [[nodiscard]] static RunnerBytes bytes(const RunnerConfig& config);
@@ -48,9 +64,13 @@ class ModelRunner {
   [[nodiscard]] const graph::GraphChoice& last_choice() const;
 
   // Enqueues a step; at most `depth` steps are between submit and collect. Steps must come in order.
-  void submit(const StepPlan& plan);
+  void submit(const StepPlan& plan, StepPath path = StepPath::kByShape);
   // Results of the oldest submitted step.
   [[nodiscard]] Result<StepResult> collect();
+
+  [[nodiscard]] StepTrace trace() const;
+  // As after create(): no sequence is known and the next step is step 1. Graphs stay. Nothing may be in flight.
+  void forget_sequences();
 
  private:
   struct Impl;

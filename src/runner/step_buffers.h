@@ -44,6 +44,8 @@ class StepBuffers {
     stamp(field, step);
   }
   void stamp(Field field, std::uint64_t step) { stamps_[static_cast<std::size_t>(field)] = step; }
+  // No step was produced yet.
+  void forget() { stamps_.fill(0); }
   // QUIRE_CHECKs that every field was produced for `step`.
   void require(std::uint64_t step) const;
 

@@ -19,7 +19,7 @@ std::vector<device::CpuKernel> all_cpu_kernels() {
 }
 
 ModelBench::ModelBench(const ModelBenchOptions& o) : spec(o.dummy.has_value() ? *o.dummy : model::read_model_spec(o.model_dir).value()) {
-  device = std::make_unique<device::CpuDevice>(o.num_threads, all_cpu_kernels());
+  device = std::make_unique<device::CpuDevice>(o.num_threads, o.kernels.empty() ? all_cpu_kernels() : o.kernels);
   std::unique_ptr<model::WeightSource> source = o.dummy.has_value() ? model::dummy_weights(spec, 1) : model::open_checkpoint_weights(o.model_dir, spec, false).value();
   const DType dtype = o.dtype.value_or(spec.dtype), kv_dtype = o.kv_dtype.value_or(dtype);
   model::LoadProgress progress;
@@ -37,11 +37,14 @@ ModelBench::ModelBench(const ModelBenchOptions& o) : spec(o.dummy.has_value() ? 
   layout.key_order = backend->key_order;
   layout.value_order = backend->value_order;
   kv = std::make_unique<kv::KvStore>(kv::KvStore::create(*device, layout).value());
-  const auto graphs = graph::graph_settings({.mode = o.graph_mode}, {.attention = {std::string(backend->name), backend->graph_support},
+  const std::string asked = o.forced_graph_mode.has_value() ? graph::graph_mode_name(*o.forced_graph_mode) : o.graph_mode;
+  const auto support = o.forced_graph_mode.has_value() ? attention::GraphSupport::kAlways : backend->graph_support;
+  const auto graphs = graph::graph_settings({.mode = asked}, {.attention = {std::string(backend->name), support},
                                                                      .max_num_seqs = o.scheduler.max_num_seqs,
                                                                      .max_num_batched_tokens = o.scheduler.max_num_batched_tokens})
                           .value();
-  runner = runner::ModelRunner::create(*device, runner::RunnerConfig{spec, o.scheduler, 20, backend, graphs.mode, graphs.buckets}, *weights, *kv).value();
+  config = runner::RunnerConfig{spec, o.scheduler, 20, backend, graphs.mode, graphs.buckets};
+  runner = runner::ModelRunner::create(*device, config, *weights, *kv).value();
   graphs_recorded = runner->record_graphs();
 }
 

@@ -24,6 +24,8 @@ struct ModelBenchOptions {
   int num_threads = 1;
   std::string graph_mode = "NONE";      // asked for; resolved against the backend
   SchedulerConfig scheduler;             // num_blocks must be set
+  std::vector<device::CpuKernel> kernels;             // default: all_cpu_kernels()
+  std::optional<graph::GraphMode> forced_graph_mode;  // runs whatever the backend supports; graph_mode is not asked
 };
 
 // Everything a test needs, alive together. Failures end the process with the reason.
@@ -33,6 +35,7 @@ struct ModelBench {
   std::unique_ptr<device::CpuDevice> device;
   std::unique_ptr<model::Weights> weights;
   std::unique_ptr<kv::KvStore> kv;
+  runner::RunnerConfig config;
   std::unique_ptr<runner::ModelRunner> runner;
   const attention::BackendCaps* backend = nullptr;
   runner::RecordedGraphs graphs_recorded;

@@ -1,4 +1,4 @@
-#include "kit/bounds.h"
+#include "reference/bounds.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include "reference/norm.h"
 #include "reference/silu_mul.h"
 
-namespace quire::test {
+namespace quire::reference {
 namespace {
 
 using reference::Matrix;
@@ -200,4 +200,4 @@ std::vector<double> log_softmax_bounds(std::span<const double> logits, const Pre
   return bounds;
 }
 
-}  // namespace quire::test
+}  // namespace quire::reference

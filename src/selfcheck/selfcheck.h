@@ -1,0 +1,44 @@
+// The self-check: runs the real runner on the real pool before anything is served, eager and by its recorded graphs, and compares what the
+// kernels left behind with the plain reference under derived bounds. Owns cases and verdicts; must not know the command line.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "kv/store/kv_store.h"
+#include "model/weights.h"
+#include "runner/runner.h"
+
+namespace quire::selfcheck {
+
+// One comparison, over every element of one kind in the batches of one name.
+struct Verdict {
+  std::string check;        // "attention", "kv write", "graph support", ...
+  std::string batch;        // "mixed rows, FULL graph, replayed with other lengths and blocks"
+  std::string row_class;    // "decode", "extend", "prefill", "padded", "mixed", ...
+  bool passed = true;
+  double worst_error = 0.0; // |got - want| of the element that used most of its bound; infinite: NaN or infinity on one side
+  double bound = 0.0;       // that element's
+  std::string where;        // that element, with both values
+};
+
+struct Report {
+  std::vector<Verdict> verdicts;  // in the order of running
+  double seconds = 0.0;
+  std::int64_t num_steps = 0;
+  [[nodiscard]] bool passed() const;
+  // What serve says: the first failure by check, batch, row class and place, and how many there are. Empty when all passed.
+  [[nodiscard]] std::string failure() const;
+};
+
+struct Subject {
+  const runner::RunnerConfig& config;
+  const model::Weights& weights;
+  kv::KvStore& kv;              // the real pool; its contents are used up
+  runner::ModelRunner& runner;  // with its graphs recorded and no step submitted
+};
+
+// Afterwards the touched blocks are zero and the runner knows no sequence. A pairing of graph mode and backend that is not allowed is
+// reported without running it. Allocates no device memory.
+[[nodiscard]] Report run(const Subject& subject);
+
+}  // namespace quire::selfcheck

@@ -1,0 +1,33 @@
+// A CPU device whose attention kernels are wrong in one chosen way: each fault is a mistake that a GPU backend has really made.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "device/cpu/cpu_device.h"
+
+namespace quire::test {
+
+enum class Fault {
+  kNone,
+  kBlockTableStale,         // a replay reads the block table of the step that was recorded with
+  kLengthsStale,            // ... its lengths
+  kOffset32,                // byte offsets into a layer's pool are cut to 32 bits
+  kWindowOffByOne,          // a row does not see its own position
+  kGroupOffByOne,           // each query head reads the KV head of the head before it
+  kDecodeWritesPrefillRow,  // a decode row's result lands on a prefill or extend row after that was computed
+  kWorkspaceOverlap,        // rows share partials
+  kPaddedRowReadsKv,        // the first padded row is computed, from block 0
+  kValuesTransposed,        // value cells are read as [dim, token]
+};
+inline constexpr Fault kFaults[] = {Fault::kBlockTableStale, Fault::kLengthsStale,           Fault::kOffset32,         Fault::kWindowOffByOne,   Fault::kGroupOffByOne,
+                                    Fault::kDecodeWritesPrefillRow, Fault::kWorkspaceOverlap, Fault::kPaddedRowReadsKv, Fault::kValuesTransposed};
+[[nodiscard]] const char* fault_name(Fault f);
+
+// What the faulty kernels must know to copy what they corrupt.
+struct FaultShape {
+  std::int64_t state_rows = 0, table_stride = 0, num_blocks = 0, max_tokens = 0;
+};
+// Every kernel of the program, the attention kernels with `fault`. One fault at a time in a process; one thread.
+[[nodiscard]] std::vector<device::CpuKernel> faulty_kernels(Fault fault, const FaultShape& shape);
+
+}  // namespace quire::test
