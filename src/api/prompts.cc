@@ -38,6 +38,9 @@ Result<Prompt> prompt_of_text(std::string text, const json::object& request, con
   return prompt;
 }
 
+// Texts of one request are tokenised one after another on one thread; together they must not keep it from others for long.
+constexpr std::size_t kMaxTextBytes = 4u << 20;
+
 Result<Prompt> prompt_of_ids(const json::array& list, const json::object& request, const Model& model, PromptText keep) {
   auto tokens = read_ids(list, model);
   if (!tokens.ok()) return tokens.error();
@@ -106,6 +109,12 @@ Result<std::vector<Prompt>> read_prompts(const json::object& request, const Mode
   const json::array& list = field->get_array();
   if (list.size() > static_cast<std::size_t>(max_prompts))
     return invalid("prompt: " + std::to_string(list.size()) + " prompts (times n) are over the limit of " + std::to_string(max_prompts) + " in one request", "prompt");
+  std::size_t text_bytes = 0;
+  for (const json::value& item : list) {
+    if (item.is_string()) text_bytes += item.get_string().size();
+    if (text_bytes > kMaxTextBytes)
+      return invalid("prompt: the texts of one request are over the limit of " + std::to_string(kMaxTextBytes) + " bytes together; send several requests", "prompt");
+  }
   for (const json::value& item : list) {
     if (item.is_array() != list.front().is_array() || (!item.is_array() && !item.is_string()))
       return invalid("prompt: the list mixes " + shown(list.front()) + " and " + shown(item), "prompt");

@@ -30,6 +30,8 @@ Result<std::vector<TokenId>> read_token_list(const json::object& request, const 
     if (!token.ok()) return token.error();
     out.push_back(token.value());
   }
+  std::ranges::sort(out);  // these lists are sets: an id that is named twice counts once
+  out.erase(std::ranges::unique(out).begin(), out.end());
   return out;
 }
 
@@ -120,7 +122,14 @@ Status read_lists(const json::object& request, const Model& model, const config:
   auto bad = map_bad_words(read_strings(request, "bad_words"), model);
   if (!bad.ok()) return bad.error();
   params.bad_words = std::move(bad).value();
-  return {};
+  const std::size_t entries = sampling_list_entries(params);
+  if (entries <= static_cast<std::size_t>(kMaxSamplingListEntries)) return {};
+  for (const char* field : {"bad_words", "logit_bias", "allowed_token_ids", "stop_token_ids"})
+    if (find_field(request, field) != nullptr)
+      return invalid(std::string(field) + ": logit_bias, allowed_token_ids, stop_token_ids and bad_words together take " + std::to_string(entries) +
+                         " entries (two for a bias, one for an id, a bad word's tokens and one); the limit is " + std::to_string(kMaxSamplingListEntries),
+                     field);
+  return invalid("the model's end tokens take " + std::to_string(entries) + " entries; the limit is " + std::to_string(kMaxSamplingListEntries));
 }
 
 std::optional<std::int32_t> top_count(std::optional<std::int64_t> asked, const Model& model) {

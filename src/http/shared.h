@@ -81,8 +81,12 @@ class BodyLease {
   [[nodiscard]] bool grow_to(std::int64_t bytes) {
     if (bytes <= held_) return true;
     const std::int64_t more = bytes - held_;
+    if ((shared_.body_bytes += more) > shared_.body_budget_bytes) {
+      shared_.body_bytes -= more;  // a refused share must not keep others out
+      return false;
+    }
     held_ = bytes;
-    return (shared_.body_bytes += more) <= shared_.body_budget_bytes;
+    return true;
   }
 
  private:

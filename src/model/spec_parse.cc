@@ -136,6 +136,7 @@ ModelSpec ConfigReader::read() {
   spec.num_layers = static_cast<std::int32_t>(size("num_hidden_layers", kMaxLayers));
   spec.vocab_size = static_cast<std::int32_t>(size("vocab_size", kMaxVocab));
   spec.max_position_embeddings = size("max_position_embeddings", std::numeric_limits<std::int32_t>::max());
+  if (spec.max_position_embeddings == 1) findings_.wrong("max_position_embeddings = 1 leaves no room for an output; at least 2");
   read_heads(spec);
   if (const json::value* eps = get("rms_norm_eps")) {
     const auto n = finite_number(*eps);

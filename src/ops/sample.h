@@ -16,7 +16,6 @@ namespace quire::ops {
 
 // Lists of one request (bias, allowed ids, bad words, end tokens) as one int32 array on the device:
 //   [bias ids: num_bias][bias values, float bits: num_bias][allowed: num_allowed][end tokens: num_end][bad words: for each its length, ids]
-inline constexpr std::int32_t kMaxSamplingListEntries = 2048;
 
 // Sampling state of one request, uploaded once when its sequence enters the batch.
 struct SamplingState {

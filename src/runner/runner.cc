@@ -49,7 +49,7 @@ struct SequenceMemory {
   void visit(V& v, const SchedulerConfig& l) {
     v.tensor(history, DType::kI32, {l.max_num_seqs, history_stride(l)});
     v.tensor(block_table, DType::kI32, {l.max_num_seqs, max_blocks_per_row(l)});
-    v.tensor(lists, DType::kI32, {l.max_num_seqs, ops::kMaxSamplingListEntries});
+    v.tensor(lists, DType::kI32, {l.max_num_seqs, kMaxSamplingListEntries});
     v.tensor(states, DType::kU8, {l.max_num_seqs, static_cast<std::int64_t>(sizeof(ops::SamplingState))});
   }
 };
@@ -132,7 +132,7 @@ void ModelRunner::Impl::upload(const StateUpload& u) {
   std::vector<std::int32_t> lists;
   const auto state = ops::encode_sampling(*u.sampling, u.num_prompt_tokens, lists);
   QUIRE_CHECK(state.ok()) << "admission lets only encodable parameters through: " << state.error().message;
-  stream->copy_to_device(sequences.lists.as<std::int32_t>() + std::int64_t{u.row.value} * ops::kMaxSamplingListEntries, lists.data(), lists.size() * sizeof(std::int32_t));
+  stream->copy_to_device(sequences.lists.as<std::int32_t>() + std::int64_t{u.row.value} * kMaxSamplingListEntries, lists.data(), lists.size() * sizeof(std::int32_t));
   stream->copy_to_device(static_cast<ops::SamplingState*>(sequences.states.data) + u.row.value, &state.value(), sizeof(ops::SamplingState));
 }
 

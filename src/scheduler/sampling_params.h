@@ -1,5 +1,6 @@
 // How one sequence's tokens are chosen and when it ends. Plain values, validated by api before the engine sees them.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -35,5 +36,16 @@ struct SamplingParams {
   [[nodiscard]] bool greedy() const { return temperature < kGreedyTemperature; }
   [[nodiscard]] bool has_penalties() const { return presence_penalty != 0.0 || frequency_penalty != 0.0 || repetition_penalty != 1.0; }
 };
+
+// Every device keeps a request's lists (bias, allowed ids, end tokens, bad words) in one array of this many entries; more is refused at
+// admission, naming this limit.
+inline constexpr std::int32_t kMaxSamplingListEntries = 2048;
+
+// Entries that these lists take: two for a bias, one for an allowed or end token, one more than its tokens for a bad word.
+[[nodiscard]] inline std::size_t sampling_list_entries(const SamplingParams& p) {
+  std::size_t n = 2 * p.logit_bias.size() + p.allowed_token_ids.size() + (p.ignore_eos ? 0 : p.eos_token_ids.size()) + p.stop_token_ids.size();
+  for (const auto& word : p.bad_words) n += word.empty() ? 0 : word.size() + 1;
+  return n;
+}
 
 }  // namespace quire

@@ -56,6 +56,8 @@ Status Scheduler::add(SequenceSpec spec) {
                        " leave room for one output token within the maximum model length of " + std::to_string(s.config.max_model_len) + ".",
                    "prompt");
   }
+  if (const std::size_t entries = sampling_list_entries(*spec.sampling); entries > static_cast<std::size_t>(kMaxSamplingListEntries))
+    return invalid("The lists of the sampling parameters take " + std::to_string(entries) + " entries; the limit is " + std::to_string(kMaxSamplingListEntries) + ".");
   const std::int32_t needed = s.blocks_for(static_cast<std::int64_t>(spec.prompt.size()) + 1);
   if (needed > s.config.num_blocks) {
     return Error{.code = ErrorCode::kResourceExhausted,

@@ -92,6 +92,35 @@ TEST_F(BadInput, CountsHaveLimitsThatTheTextNames) {
   still_works();
 }
 
+// What the device keeps of a request's lists is bounded; more would stop the server at the runner, so it must end here.
+TEST_F(BadInput, ListsThatNoDeviceHoldsAreRefused) {
+  std::string bias, words;
+  for (int i = 0; i < 1500; ++i) bias += (i ? ",\"" : "\"") + std::string(static_cast<std::size_t>(i), '0') + "5\":1";
+  for (int i = 0; i < 300; ++i) words += (i ? "," : "") + ("\"many different words " + std::to_string(i) + "\"");
+  std::string ids;
+  for (int i = 0; i < 576; ++i) ids += (i ? "," : "") + std::to_string(i);
+  std::string some_bias;
+  for (int i = 0; i < 576; ++i) some_bias += (i ? ",\"" : "\"") + std::to_string(i) + "\":1";
+  for (const std::string& fields : {"\"logit_bias\":{" + bias + "}", "\"bad_words\":[" + words + "]",
+                                    "\"allowed_token_ids\":[" + ids + "],\"stop_token_ids\":[" + ids + "],\"logit_bias\":{" + some_bias + "}"}) {
+    const auto error = bench.refused("/v1/completions", R"({"prompt":"a",)" + fields + "}");
+    EXPECT_NE(std::string(error.at("message").as_string()).find("the limit is 2048"), std::string::npos) << error.at("message");
+    still_works();
+  }
+  // A list is a set: one id many times takes one entry.
+  std::string same = "[5";
+  for (int i = 0; i < 5000; ++i) same += ",5";
+  EXPECT_EQ(bench.call("/v1/completions", R"({"prompt":"a","stop_token_ids":)" + same + "]}").status, 200);
+}
+
+TEST_F(BadInput, TextsOfOneRequestAreBoundedTogether) {
+  std::string texts;
+  for (int i = 0; i < 60; ++i) texts += (i ? ",\"" : "\"") + std::string(90000, 'x') + "\"";
+  const auto error = bench.refused("/v1/completions", R"({"prompt":[)" + texts + "]}");
+  EXPECT_NE(std::string(error.at("message").as_string()).find("4194304"), std::string::npos) << error.at("message");
+  still_works();
+}
+
 TEST_F(BadInput, TooLongPromptsSayBothNumbers) {
   std::string ids = "[5";
   for (int i = 1; i < 2040; ++i) ids += ",5";

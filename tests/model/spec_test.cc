@@ -204,6 +204,7 @@ TEST(ModelSpec, RangesAndTypesAreChecked) {
       {{{"num_hidden_layers", "true"}}, "num_hidden_layers = true"},
       {{{"vocab_size", "16777217"}}, "vocab_size = 16777217"},
       {{{"max_position_embeddings", "4294967296"}}, "max_position_embeddings = 4294967296"},
+      {{{"max_position_embeddings", "1"}}, "max_position_embeddings = 1 leaves no room"},
       {{{"num_attention_heads", "0"}}, "num_attention_heads = 0"},
       {{{"num_key_value_heads", "3"}}, "num_attention_heads = 4 is not a multiple of num_key_value_heads = 3"},
       {{{"num_key_value_heads", "8"}}, "not a multiple"},

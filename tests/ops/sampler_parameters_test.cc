@@ -201,9 +201,9 @@ TEST(SamplerPadding, RowsWithoutStateDoNothing) {
 TEST(EncodeSampling, TheLimitIsExactAndNamed) {
   SamplingParams p;
   std::vector<std::int32_t> lists;
-  p.allowed_token_ids.assign(ops::kMaxSamplingListEntries, 1);
+  p.allowed_token_ids.assign(kMaxSamplingListEntries, 1);
   EXPECT_TRUE(ops::encode_sampling(p, 1, lists).ok());
-  EXPECT_EQ(lists.size(), static_cast<std::size_t>(ops::kMaxSamplingListEntries));
+  EXPECT_EQ(lists.size(), static_cast<std::size_t>(kMaxSamplingListEntries));
   p.stop_token_ids = {2};
   const auto refused = ops::encode_sampling(p, 1, lists);
   ASSERT_FALSE(refused.ok());

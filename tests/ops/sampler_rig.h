@@ -45,7 +45,7 @@ inline std::vector<Sampled> sample_batch(const std::vector<SamplerRequest>& requ
   std::size_t stride = 0;
   for (const auto& r : requests) stride = std::max(stride, r.all().size() + 2);
   std::vector<ops::SamplingState> states(n);
-  std::vector<std::int32_t> lists(n * ops::kMaxSamplingListEntries, kUntouched), history(n * stride, kUntouched);
+  std::vector<std::int32_t> lists(n * kMaxSamplingListEntries, kUntouched), history(n * stride, kUntouched);
   GuardedBuffer logits(DType::kF32, n * vocab), top_logprobs(DType::kF32, n * kTopStride);
   std::vector<ops::LogitsRow> rows(n);
   std::vector<ops::LogitsResult> results(n, ops::LogitsResult{-1, -1, -1.0f, -1});
@@ -56,7 +56,7 @@ inline std::vector<Sampled> sample_batch(const std::vector<SamplerRequest>& requ
     std::copy(r.logits.begin(), r.logits.end(), logits.as<float>().begin() + static_cast<std::ptrdiff_t>(i * vocab));
     std::vector<std::int32_t> list;
     states[row] = ops::encode_sampling(r.params, static_cast<std::int32_t>(r.prompt.size()), list).value();
-    std::copy(list.begin(), list.end(), lists.begin() + static_cast<std::ptrdiff_t>(row * ops::kMaxSamplingListEntries));
+    std::copy(list.begin(), list.end(), lists.begin() + static_cast<std::ptrdiff_t>(row * kMaxSamplingListEntries));
     const auto all = r.all();
     std::copy(all.begin(), all.end(), history.begin() + static_cast<std::ptrdiff_t>(row * stride));
     rows[i] = {static_cast<std::int32_t>(row), static_cast<std::int32_t>(all.size()), static_cast<std::int32_t>(r.outputs.size()), r.use};
