@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "commands/explain.h"
+#include "commands/plan.h"
 #include "commands/run.h"
 #include "commands/serve.h"
 #include "commands/version.h"
@@ -15,6 +16,7 @@ struct Dispatch {
   int operator()(const quire::config::ServeCommand& c) const { return quire::commands::serve(c); }
   int operator()(const quire::config::RunCommand& c) const { return quire::commands::run(c); }
   int operator()(const quire::config::ExplainCommand& c) const { return quire::commands::explain(c); }
+  int operator()(const quire::config::PlanCommand& c) const { return quire::commands::plan(c); }
   int operator()(const quire::config::VersionCommand& c) const {
     std::printf(c.json ? "{\"name\":\"quire\",\"version\":\"%s\"}\n" : "quire %s\n", quire::commands::kVersion);
     return 0;

@@ -6,13 +6,13 @@
 #include <thread>
 
 #include "attention/cpu_kernels.h"
-#include "attention/select.h"
 #include "base/log.h"
+#include "commands/memory_plan.h"
+#include "commands/model_files.h"
+#include "commands/run_setup.h"
 #include "commands/version.h"
-#include "config/machine.h"
 #include "config/print.h"
-#include "config/resolve.h"
-#include "graph/settings.h"
+#include "graph/mode.h"
 #include "model/checkpoint.h"
 #include "ops/cpu_kernels.h"
 #include "runner/runner.h"
@@ -23,12 +23,6 @@ namespace {
 std::string seconds_text(double seconds) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3f s", seconds);
-  return text;
-}
-
-std::string mib(std::size_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
   return text;
 }
 
@@ -52,52 +46,38 @@ class StepModeCounters {
 class RunnerExecutor final : public engine::StepExecutor {
  public:
   RunnerExecutor(std::shared_ptr<ModelMemory> memory, std::unique_ptr<runner::ModelRunner> runner, engine::Metrics& metrics)
-      : memory_(std::move(memory)), runner_(std::move(runner)), modes_(metrics) {}
+      : memory_(std::move(memory)), runner_(std::move(runner)), modes_(metrics),
+        allocations_(metrics.registry().counter("quire:device_allocations_after_start_total", "Device allocations after the model was loaded; there should be none", metrics.base_labels())) {}
   void submit(const StepPlan& plan) override {
     runner_->submit(plan);
     modes_.count(runner_->last_choice().key.mode);
   }
-  Result<StepResult> collect() override { return runner_->collect(); }
+  Result<StepResult> collect() override {
+    auto result = runner_->collect();
+    allocations_.add(static_cast<double>(memory_->device->allocations_after_seal()) - allocations_.value());
+    return result;
+  }
 
  private:
   std::shared_ptr<ModelMemory> memory_;  // outlives the runner: declared first
   std::unique_ptr<runner::ModelRunner> runner_;
   StepModeCounters modes_;
+  engine::Counter allocations_;
 };
+
+void publish_memory(engine::Metrics& metrics, const std::vector<MemoryItem>& items) {
+  for (const MemoryItem& item : items) {
+    engine::MetricLabels labels = metrics.base_labels();
+    labels.emplace_back("item", item.name);
+    metrics.registry().gauge("quire:memory_bytes", "Memory held since start, by item of the memory plan", labels).set(static_cast<double>(item.bytes));
+  }
+}
 
 std::vector<device::CpuKernel> cpu_kernels() {
   std::vector<device::CpuKernel> all;
   for (const auto& k : ops::cpu_kernels()) all.push_back(k);
   for (const auto& k : attention::cpu_kernels()) all.push_back(k);
   return all;
-}
-
-std::optional<std::string> requested_backend(config::AttentionBackendChoice choice) {
-  switch (choice) {
-    case config::AttentionBackendChoice::kAuto: return std::nullopt;
-    case config::AttentionBackendChoice::kCpuUnified: return "CPU_UNIFIED";
-    case config::AttentionBackendChoice::kCpuSplit: return "CPU_SPLIT";
-  }
-  return std::nullopt;
-}
-
-// The attention row that serves; what it replaced is logged and counted.
-Result<const attention::BackendCaps*> choose_backend(const config::ResolvedConfig& c, std::string_view family, engine::Metrics& metrics) {
-  const attention::AttnProblem problem{.num_heads = c.model.num_heads,
-                                       .num_kv_heads = c.model.num_kv_heads,
-                                       .head_dim = c.model.head_dim,
-                                       .block_size = c.engine.scheduler.block_size,
-                                       .kv_format = kv::kv_format_of(c.engine.kv_dtype).value_or(kv::KvFormat::kOther),
-                                       .query_dtype = c.engine.dtype,
-                                       .max_context = c.engine.scheduler.max_model_len};
-  const auto selection = attention::select_backend(problem, family, requested_backend(c.engine.attention_backend));
-  if (!selection.ok()) return selection.error();
-  for (const attention::Fallback& f : selection->fallbacks) {
-    QUIRE_LOG_WARN("attention: {} instead of {}: {}", f.to, f.from, f.why);
-    metrics.count_fallback(f.from, f.to, f.why);
-  }
-  QUIRE_CHECK(selection->set.one_row()) << "the runner launches one row's kernels";
-  return selection->backend;
 }
 
 // Highway's names of instruction sets are in capitals.
@@ -175,32 +155,21 @@ std::string StartupTimeline::text() const {
 }
 
 Result<Prepared> prepare(const config::Options& options, StartupTimeline& timeline) {
-  const auto environment = config::read_environment(config::process_variables());
-  if (!environment.ok()) return environment.error();
-  QUIRE_RETURN_IF_ERROR(init_logging(environment->log_level.value_or("info")));
-  const auto folders = config::locate_model(options);
-  if (!folders.ok()) return folders.error();
-  const auto spec = model::read_model_spec(folders->model_dir);
-  if (!spec.ok()) return spec.error();
-  model::GenerationDefaults generation;
-  if (folders->generation_config_dir.has_value()) {
-    auto read = model::read_generation_defaults(*folders->generation_config_dir);
-    if (!read.ok()) return read.error();
-    generation = std::move(read).value();
-  }
+  const auto files = read_model_files(options);
+  if (!files.ok()) return files.error();
   timeline.lap("configuration");
-  auto tokenizer = text::Tokenizer::load(folders->tokenizer_dir);
+  auto tokenizer = text::Tokenizer::load(files->folders.tokenizer_dir);
   if (!tokenizer.ok()) return tokenizer.error();
   timeline.lap("tokenizer");
-  const config::TokenizerFacts facts{tokenizer.value()->facts().model_max_length};
-  auto resolved = config::resolve({options, environment.value(), folders.value(), spec.value(), generation, facts, config::this_machine()});
-  if (!resolved.ok()) return resolved.error();
-  auto chat = text::ChatTemplate::load(folders->tokenizer_dir, tokenizer.value(), resolved->api.chat_template_text);
+  auto run = resolve_run(options, files.value(), tokenizer.value()->facts().model_max_length);
+  if (!run.ok()) return run.error();
+  config::ResolvedConfig& resolved = run->config;
+  auto chat = text::ChatTemplate::load(files->folders.tokenizer_dir, tokenizer.value(), resolved.api.chat_template_text);
   if (!chat.ok()) return chat.error();
-  if (resolved->engine.cpu_isa != "auto") QUIRE_RETURN_IF_ERROR(ops::limit_cpu_isa(upper(resolved->engine.cpu_isa)));
-  log_lines(config::banner(resolved.value(), kVersion));
+  if (resolved.engine.cpu_isa != "auto") QUIRE_RETURN_IF_ERROR(ops::limit_cpu_isa(upper(resolved.engine.cpu_isa)));
+  log_lines(config::banner(resolved, kVersion));
   timeline.lap("resolution");
-  return Prepared{std::move(resolved).value(), std::move(tokenizer).value(), std::move(chat).value()};
+  return Prepared{std::move(resolved), run->machine, run->model_longest, std::move(tokenizer).value(), std::move(chat).value()};
 }
 
 engine::MetricsConfig metrics_config(const config::ResolvedConfig& c) {
@@ -210,6 +179,11 @@ engine::MetricsConfig metrics_config(const config::ResolvedConfig& c) {
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const Prepared& prepared, std::shared_ptr<engine::Metrics> metrics, engine::HealthMonitor& health,
                                                        StartupTimeline& timeline) {
   const config::ResolvedConfig& c = prepared.config;
+  const auto plan = plan_memory({c, prepared.machine, prepared.model_longest});
+  if (!plan.ok()) return plan.error();
+  log_lines(plan_text(plan.value()));
+  QUIRE_RETURN_IF_ERROR(check_fit(plan.value()));
+  timeline.lap("memory plan");
   auto loaded = std::unique_ptr<LoadedModel>(new LoadedModel());
   loaded->memory_ = std::make_shared<ModelMemory>();
   ModelMemory& memory = *loaded->memory_;
@@ -226,50 +200,39 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const Prepared& prepared,
   memory.weights = std::make_unique<model::Weights>(std::move(weights).value());
   timeline.lap("weights");
   health.set_progress("starting the engine");
-  QUIRE_RETURN_IF_ERROR(loaded->make_engine(prepared, metrics, timeline));
+  QUIRE_RETURN_IF_ERROR(loaded->make_engine(prepared, plan.value(), metrics, timeline));
   memory.device->seal();
   return loaded;
 }
 
-Status LoadedModel::make_engine(const Prepared& prepared, const std::shared_ptr<engine::Metrics>& metrics, StartupTimeline& timeline) {
+Status LoadedModel::make_engine(const Prepared& prepared, const MemoryPlan& plan, const std::shared_ptr<engine::Metrics>& metrics, StartupTimeline& timeline) {
   const config::ResolvedConfig& c = prepared.config;
   const SchedulerConfig& s = c.engine.scheduler;
+  const auto made = set_up_run(c, memory_->device->profile().family);
+  if (!made.ok()) return made.error();
+  const RunSetup& setup = made.value();
   device::CpuDevice& device = *memory_->device;
-  const auto chosen = choose_backend(c, device.profile().family, *metrics);
-  if (!chosen.ok()) return chosen.error();
-  const attention::BackendCaps& backend = *chosen.value();
+  for (const attention::Fallback& f : setup.selection.fallbacks) {
+    QUIRE_LOG_WARN("attention: {} instead of {}: {}", f.to, f.from, f.why);
+    metrics->count_fallback(f.from, f.to, f.why);
+  }
+  const attention::BackendCaps& backend = *setup.selection.backend;
   QUIRE_LOG_INFO("attention backend {} ({}), kernels for {} on {} threads", backend.name, backend.summary, ops::cpu_isa(), c.engine.num_threads);
-  kv::KvLayout layout;
-  layout.num_layers = c.model.num_layers;
-  layout.num_kv_heads = c.model.num_kv_heads;
-  layout.head_dim = c.model.head_dim;
-  layout.block_size = s.block_size;
-  layout.num_blocks = s.num_blocks;
-  layout.dtype = c.engine.kv_dtype;
-  layout.key_order = backend.key_order;
-  layout.value_order = backend.value_order;
-  auto kv = kv::KvStore::create(device, layout);
+  auto kv = kv::KvStore::create(device, setup.layout);
   if (!kv.ok()) return kv.error();
   memory_->kv = std::make_unique<kv::KvStore>(std::move(kv).value());
   timeline.lap("KV cache");
-  const auto graphs = graph::graph_settings(c.engine.graph, graph::GraphFacts{.attention = {std::string(backend.name), backend.graph_support},
-                                                                               .max_num_seqs = s.max_num_seqs,
-                                                                               .max_num_batched_tokens = s.max_num_batched_tokens,
-                                                                               .enforce_eager = c.engine.enforce_eager});
-  if (!graphs.ok()) return graphs.error();
-  log_notes(graphs->notes);
-  const runner::RunnerConfig runner_config{c.model, s, c.engine.max_logprobs, &backend, graphs->mode, graphs->buckets};
-  auto runner = runner::ModelRunner::create(device, runner_config, *memory_->weights, *memory_->kv);
+  log_notes(setup.graphs.notes);
+  auto runner = runner::ModelRunner::create(device, setup.runner, *memory_->weights, *memory_->kv);
   if (!runner.ok()) return runner.error();
-  const runner::RunnerBytes bytes = runner::ModelRunner::bytes(runner_config);
-  QUIRE_LOG_INFO("memory: weights {} + KV cache {} + activations {} + attention workspace {} + step inputs {} + sequence state {} = {}",
-                 mib(model::Weights::arena_bytes(c.model, {c.engine.dtype, s.max_model_len})), mib(static_cast<std::size_t>(layout.total_bytes())), mib(bytes.activations),
-                 mib(bytes.attention), mib(bytes.step_inputs), mib(bytes.sequence_state), mib(device.allocated_bytes()));
   const auto started = std::chrono::steady_clock::now();
   const runner::RecordedGraphs recorded = runner.value()->record_graphs();
-  QUIRE_LOG_INFO("graph mode {}: {} shapes, {} graphs, {} recorded in {}", graph::graph_mode_name(graphs->mode), recorded.num_keys, recorded.num_graphs, mib(recorded.bytes),
+  QUIRE_LOG_INFO("graph mode {}: {} shapes, {} graphs, {} recorded in {}", graph::graph_mode_name(setup.graphs.mode), recorded.num_keys, recorded.num_graphs, mebibytes(recorded.bytes),
                  seconds_text(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count()));
   timeline.lap("graphs");
+  const std::vector<MemoryItem> held = memory_items(device, recorded.bytes);
+  for (std::size_t i = 0; i < held.size(); ++i) QUIRE_CHECK_EQ(held[i].bytes, plan.items[i].bytes) << "the memory plan of " << held[i].name << " was wrong";
+  publish_memory(*metrics, held);
   engine::EngineConfig engine_config{.scheduler = s,
                                      .max_queue = c.engine.max_queue,
                                      .seed = c.engine.seed,

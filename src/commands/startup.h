@@ -9,7 +9,8 @@
 
 #include "api/model.h"
 #include "base/result.h"
-#include "config/environment.h"
+#include "commands/memory_plan.h"
+#include "config/machine.h"
 #include "config/options.h"
 #include "config/resolved.h"
 #include "device/cpu/cpu_device.h"
@@ -41,10 +42,12 @@ class StartupTimeline {
 // What is known before anything large is touched.
 struct Prepared {
   config::ResolvedConfig config;
+  config::MachineFacts machine;
+  std::int64_t model_longest = 0;  // tokens: the model's own limit
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatTemplate> chat_template;  // null: the model has none
 };
-// Environment, logging, folders, config.json, tokenizer, resolution. Logs the banner.
+// Model files, tokenizer, resolution. Logs the banner.
 [[nodiscard]] Result<Prepared> prepare(const config::Options& options, StartupTimeline& timeline);
 
 // What a runner works in. Weights and pool are on the device, so it goes last.
@@ -65,7 +68,7 @@ class LoadedModel {
 
  private:
   LoadedModel() = default;
-  [[nodiscard]] Status make_engine(const Prepared& prepared, const std::shared_ptr<engine::Metrics>& metrics, StartupTimeline& timeline);
+  [[nodiscard]] Status make_engine(const Prepared& prepared, const MemoryPlan& plan, const std::shared_ptr<engine::Metrics>& metrics, StartupTimeline& timeline);
 
   std::shared_ptr<ModelMemory> memory_;  // shared with the engine's executor
   std::shared_ptr<engine::Engine> engine_;

@@ -182,6 +182,17 @@ RunRequest run_request(const Options& options) {
   return request;
 }
 
+const char* usage(Audience command) {
+  switch (command) {
+    case Audience::kRun: return "run MODEL --prompt TEXT";
+    case Audience::kExplain: return "explain MODEL [flags]";
+    case Audience::kPlan: return "plan MODEL [flags]";
+    case Audience::kServe:
+    case Audience::kServeAndRun: break;
+  }
+  return "serve MODEL [flags]";
+}
+
 Result<Command> parse_engine_command(std::span<const std::string> arguments, Audience command) {
   const bool run = command == Audience::kRun;
   if (std::any_of(arguments.begin(), arguments.end(), [](const std::string& a) { return a == "--help" || a == "-h"; })) {
@@ -196,23 +207,24 @@ Result<Command> parse_engine_command(std::span<const std::string> arguments, Aud
   else
     options.check_fates(problems);
   if (options.model().empty() && !scanner.saw_unknown()) {
-    problems.add("MODEL", std::string("MODEL is missing: quire ") + (run ? "run MODEL --prompt TEXT" : command == Audience::kExplain ? "explain MODEL [flags]" : "serve MODEL [flags]"));
+    problems.add("MODEL", std::string("MODEL is missing: quire ") + usage(command));
   }
   if (run && !options.given("prompt") && !scanner.saw_unknown()) problems.add("--prompt", "--prompt is missing: quire run MODEL --prompt TEXT");
   if (!problems.empty()) return problems.to_error();
   if (command == Audience::kExplain) return Command{ExplainCommand{std::move(options), scanner.device()}};
+  if (command == Audience::kPlan) return Command{PlanCommand{std::move(options)}};
   if (!run) return Command{ServeCommand{std::move(options)}};
   RunRequest request = run_request(options);
   return Command{RunCommand{std::move(options), std::move(request)}};
 }
 
 Result<Command> no_such_command(const std::string& word) {
-  static constexpr std::string_view kLater[] = {"chat", "bench", "plan", "doctor", "quantize", "eval"};
-  static constexpr std::string_view kNow[] = {"serve", "run", "explain", "--version", "--help"};
+  static constexpr std::string_view kLater[] = {"chat", "bench", "doctor", "quantize", "eval"};
+  static constexpr std::string_view kNow[] = {"serve", "run", "explain", "plan", "--version", "--help"};
   if (std::find(std::begin(kLater), std::end(kLater), word) != std::end(kLater)) {
-    return Error{ErrorCode::kUnsupported, "quire " + word + ": not built yet; there are serve, run, explain and --version", word};
+    return Error{ErrorCode::kUnsupported, "quire " + word + ": not built yet; there are serve, run, explain, plan and --version", word};
   }
-  return invalid(quote_value(word) + ": unknown command; there are serve, run, explain, --version and --help" + did_you_mean(word, kNow), word);
+  return invalid(quote_value(word) + ": unknown command; there are serve, run, explain, plan, --version and --help" + did_you_mean(word, kNow), word);
 }
 
 }  // namespace
@@ -225,6 +237,7 @@ Result<Command> parse_command_line(std::span<const std::string> arguments) {
   if (word == "serve") return parse_engine_command(rest, Audience::kServe);
   if (word == "run") return parse_engine_command(rest, Audience::kRun);
   if (word == "explain") return parse_engine_command(rest, Audience::kExplain);
+  if (word == "plan") return parse_engine_command(rest, Audience::kPlan);
   if (word == "--help" || word == "-h" || word == "help") return Command{HelpCommand{program_help()}};
   if (word == "--version" || word == "-V" || word == "version") {
     if (rest.empty()) return Command{VersionCommand{}};

@@ -132,6 +132,7 @@ std::string audience_text(Audience audience) {
     case Audience::kServe: return "serve";
     case Audience::kRun: return "run";
     case Audience::kExplain: return "explain";
+    case Audience::kPlan: return "plan";
     case Audience::kServeAndRun: return "both";
   }
   return "";
@@ -153,6 +154,7 @@ std::string program_help() {
          "  quire serve MODEL [flags]               serve MODEL over HTTP (port 8000)\n"
          "  quire run MODEL --prompt TEXT [flags]   answer one prompt and stop\n"
          "  quire explain MODEL [flags]             which attention backend serves MODEL on a device, and why\n"
+         "  quire plan MODEL [flags]                the memory that serve would take, item by item\n"
          "  quire --version [--json]                version\n"
          "  quire serve --help, quire run --help    every flag\n"
          "\n"
@@ -186,8 +188,18 @@ std::string explain_help() {
   return out + "\nEvery flag of `quire serve` is taken; quire serve --help lists them.\n";
 }
 
+std::string plan_help() {
+  return "quire plan MODEL [flags of serve] [--json]\n"
+         "\nSays how much memory `quire serve` would take with the same flags, item by item and from which flags each\n"
+         "follows, the longest context and the largest batch, and what to change when it does not fit. Reads\n"
+         "config.json and the headers of the weights only; with --load-format dummy, config.json alone. Exit\n"
+         "status 0 whenever there is a plan, also when it does not fit.\n"
+         "\nEvery flag of `quire serve` is taken; quire serve --help lists them.\n";
+}
+
 std::string command_help(Audience command) {
   if (command == Audience::kExplain) return explain_help();
+  if (command == Audience::kPlan) return plan_help();
   std::string out = command == Audience::kRun ? "quire run MODEL --prompt TEXT [flags]\n" : "quire serve MODEL [flags]\n";
   out +=
       "\nUnderscores in names equal dashes. Integers may end in k, m, g (1000) or K, M, G (1024).\n"
@@ -210,7 +222,7 @@ std::string command_help(Audience command) {
 
 std::string flags_markdown() {
   std::string out =
-      "# Flags of `quire serve`, `quire run` and `quire explain`\n\n"
+      "# Flags of `quire serve`, `quire run`, `quire explain` and `quire plan`\n\n"
       "Made by `quire flags-doc` from the flag table (`src/config/flag_rows_*.cc`); a test fails when this page is stale.\n\n"
       "Spelling: underscores equal dashes; every switch has `--x` and `--no-x`; integers may end in `k`, `m`, `g` (powers of 1000; `25.6k` = 25600)\n"
       "or `K`, `M`, `G` (powers of 1024); JSON flags take one string or dotted keys (`--compilation-config.cudagraph_mode NONE`; a key that ends in "
@@ -219,8 +231,8 @@ std::string flags_markdown() {
       "values are errors\n"
       "(exit code 2) that name the nearest valid one. A flag without effect is answered by one warning; a flag whose feature is not built yet is "
       "refused,\n"
-      "unless its value asks for nothing. `quire explain` takes every flag of `serve` and refuses none; its `--device` takes the names of\n"
-      "docs/CAPABILITIES.md.\n";
+      "unless its value asks for nothing. `quire plan` takes the flags of `serve`; `quire explain` takes every flag of `serve` and refuses none;\n"
+      "its `--device` takes the names of docs/CAPABILITIES.md.\n";
   for (int group = 0; group < kNumFlagGroups; ++group) {
     out += "\n## " + std::string(flag_group_title(static_cast<FlagGroup>(group))) +
            "\n\n| flag | of | values | default | meaning | remarks |\n|---|---|---|---|---|---|\n";

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -40,10 +41,11 @@ class Buffer {
 
  private:
   friend class Device;
-  void swap(Buffer& other) noexcept { std::swap(device_, other.device_); std::swap(data_, other.data_); std::swap(bytes_, other.bytes_); }
+  void swap(Buffer& other) noexcept { std::swap(device_, other.device_); std::swap(data_, other.data_); std::swap(bytes_, other.bytes_); std::swap(account_, other.account_); }
   Device* device_ = nullptr;
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
+  std::size_t* account_ = nullptr;  // the device's, of this buffer's name
 };
 
 // An ordered queue of work. Runs launches (now, on the CPU), or records them into a Graph while recording.
@@ -95,12 +97,18 @@ class Device {
   virtual ~Device() = default;
   [[nodiscard]] virtual const DeviceProfile& profile() const = 0;
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream() = 0;
-  // Zeroed memory, aligned to 64 bytes or more. `what` names it in errors. kResourceExhausted when there is none.
+  // Zeroed memory, aligned to 64 bytes or more. `what` names it in errors and is its account. kResourceExhausted when there is none.
   [[nodiscard]] Result<Buffer> allocate(std::size_t bytes, const std::string& what);
   // After start-up nothing may be allocated any more; later allocations are counted and tests expect none.
   void seal() { sealed_ = true; }
   [[nodiscard]] std::uint64_t allocations_after_seal() const { return allocations_after_seal_; }
   [[nodiscard]] std::size_t allocated_bytes() const { return allocated_bytes_; }
+  // Bytes held now, by the `what` of their allocation.
+  [[nodiscard]] const std::map<std::string, std::size_t>& accounts() const { return accounts_; }
+  // What the buffers held now take beyond the bytes that were asked for.
+  [[nodiscard]] std::size_t rounding_bytes() const { return rounding_bytes_; }
+  // Allocations take multiples of this.
+  [[nodiscard]] virtual std::size_t granule() const { return 1; }
 
  protected:
   friend class Buffer;
@@ -110,7 +118,8 @@ class Device {
  private:
   bool sealed_ = false;
   std::uint64_t allocations_after_seal_ = 0;
-  std::size_t allocated_bytes_ = 0;
+  std::size_t allocated_bytes_ = 0, rounding_bytes_ = 0;
+  std::map<std::string, std::size_t> accounts_;  // nodes stay where they are: buffers point at them
 };
 
 }  // namespace quire::device

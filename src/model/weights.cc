@@ -134,18 +134,43 @@ std::size_t Weights::arena_bytes(const ModelSpec& spec, const WeightsOptions& op
   return counter.bytes();
 }
 
-Result<Weights> Weights::load(device::Device& device, const ModelSpec& spec, const WeightsOptions& options, WeightSource& source, LoadProgress& progress) {
+struct Weights::Places {
+  ArenaMemory arena;
+};
+
+Result<Weights> Weights::place(device::Device& device, const ModelSpec& spec, const WeightsOptions& options, Places& places) {
   Weights w;
   auto buffer = device.allocate(arena_bytes(spec, options), "weights");
   if (!buffer.ok()) return buffer.error();
   w.arena_ = std::move(buffer).value();
-  ArenaMemory arena;
+  ArenaMemory& arena = places.arena;
   device::WorkspaceCarver carver(w.arena_.data(), w.arena_.bytes());
   arena.visit(carver, spec, options);
   carver.finish();
+  w.lm_head_ = arena.lm_head.weight(options.dtype, spec.vocab_size, spec.hidden_size);
+  w.embedding_ = spec.tie_word_embeddings ? ops::EmbeddingTable{format_of(options.dtype), spec.vocab_size, spec.hidden_size, arena.lm_head.packed.data, ops::kPanel}
+                                          : ops::EmbeddingTable{format_of(options.dtype), spec.vocab_size, spec.hidden_size, arena.embedding.data, 1};
+  w.final_norm_ = arena.final_norm.as<float>();
+  w.cos_sin_ = arena.cos_sin.as<float>();
+  for (const LayerMemory& l : arena.layers)
+    w.layers_.push_back(LayerWeights{l.input_norm.as<float>(), l.post_norm.as<float>(), l.qkv.weight(options.dtype, q_size(spec) + 2 * kv_size(spec), spec.hidden_size),
+                                     l.o.weight(options.dtype, spec.hidden_size, q_size(spec)),
+                                     l.gate_up.weight(options.dtype, 2 * std::int64_t{spec.intermediate_size}, spec.hidden_size),
+                                     l.down.weight(options.dtype, spec.hidden_size, spec.intermediate_size)});
+  return w;
+}
 
+Result<Weights> Weights::place(device::Device& device, const ModelSpec& spec, const WeightsOptions& options) {
+  Places places;
+  return place(device, spec, options, places);
+}
+
+Result<Weights> Weights::load(device::Device& device, const ModelSpec& spec, const WeightsOptions& options, WeightSource& source, LoadProgress& progress) {
+  Places places;
+  auto w = place(device, spec, options, places);
+  if (!w.ok()) return w.error();
   const auto parameters = parameters_of(spec);
-  Destinations to = destinations(spec, arena);
+  Destinations to = destinations(spec, places.arena);
   progress.parameters_total = static_cast<std::int64_t>(parameters.size());
   for (const ParameterSpec& parameter : parameters) {
     const auto found = to.find(parameter.name);
@@ -157,18 +182,7 @@ Result<Weights> Weights::load(device::Device& device, const ModelSpec& spec, con
     ++progress.parameters_done;
   }
   QUIRE_CHECK(to.empty()) << to.begin()->first << " was never filled";
-  fill_cos_sin(spec, options.max_model_len, arena.cos_sin.as<float>());
-
-  w.lm_head_ = arena.lm_head.weight(options.dtype, spec.vocab_size, spec.hidden_size);
-  w.embedding_ = spec.tie_word_embeddings ? ops::EmbeddingTable{format_of(options.dtype), spec.vocab_size, spec.hidden_size, arena.lm_head.packed.data, ops::kPanel}
-                                          : ops::EmbeddingTable{format_of(options.dtype), spec.vocab_size, spec.hidden_size, arena.embedding.data, 1};
-  w.final_norm_ = arena.final_norm.as<float>();
-  w.cos_sin_ = arena.cos_sin.as<float>();
-  for (const LayerMemory& l : arena.layers)
-    w.layers_.push_back(LayerWeights{l.input_norm.as<float>(), l.post_norm.as<float>(), l.qkv.weight(options.dtype, q_size(spec) + 2 * kv_size(spec), spec.hidden_size),
-                                     l.o.weight(options.dtype, spec.hidden_size, q_size(spec)),
-                                     l.gate_up.weight(options.dtype, 2 * std::int64_t{spec.intermediate_size}, spec.hidden_size),
-                                     l.down.weight(options.dtype, spec.hidden_size, spec.intermediate_size)});
+  fill_cos_sin(spec, options.max_model_len, places.arena.cos_sin.as<float>());
   return w;
 }
 

@@ -32,6 +32,8 @@ class Weights {
  public:
   // Bytes of the arena, from shapes alone.
   [[nodiscard]] static std::size_t arena_bytes(const ModelSpec& spec, const WeightsOptions& options);
+  // The arena with every tensor in its place, and nothing in them: what launches are counted with.
+  [[nodiscard]] static Result<Weights> place(device::Device& device, const ModelSpec& spec, const WeightsOptions& options);
   // Reads every parameter exactly once from `source`. Non-finite values are refused, naming tensor and index.
   [[nodiscard]] static Result<Weights> load(device::Device& device, const ModelSpec& spec, const WeightsOptions& options, WeightSource& source, LoadProgress& progress);
 
@@ -43,6 +45,8 @@ class Weights {
 
  private:
   Weights() = default;
+  struct Places;  // of every tensor in the arena
+  [[nodiscard]] static Result<Weights> place(device::Device& device, const ModelSpec& spec, const WeightsOptions& options, Places& places);
   device::Buffer arena_;
   ops::EmbeddingTable embedding_;
   ops::Weight lm_head_;

@@ -29,6 +29,9 @@ struct TokenizerFacts {
   std::size_t max_token_bytes = 0;  // of the longest string in the vocabulary: no token's own text is longer
 };
 
+// facts().model_max_length without loading the vocabulary: reads tokenizer_config.json alone.
+[[nodiscard]] Result<std::int64_t> read_model_max_length(const std::string& model_dir);
+
 class Tokenizer {
  public:
   // Reads tokenizer.json, tokenizer_config.json, special_tokens_map.json (last two optional) of a model folder.

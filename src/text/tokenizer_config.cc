@@ -147,4 +147,10 @@ Result<TokenizerConfig> read_tokenizer_config(const std::string& model_dir) {
   return out;
 }
 
+Result<std::int64_t> read_model_max_length(const std::string& model_dir) {
+  const auto config = read_tokenizer_config(model_dir);
+  if (!config.ok()) return config.error();
+  return config->model_max_length;
+}
+
 }  // namespace quire::text

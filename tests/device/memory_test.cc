@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "device/cpu/cpu_device.h"
+#include "device/dry_device.h"
 #include "device/workspace.h"
 #include "kit/seed.h"
 
@@ -55,6 +56,51 @@ TEST(Buffer, NothingIsAllowedAndCostsNothing) {
   const Buffer none = device.allocate(0, "nothing").value();
   EXPECT_EQ(none.data(), nullptr);
   EXPECT_EQ(device.allocations_after_seal(), 0u);
+}
+
+TEST(Accounts, FollowWhatIsHeld) {
+  CpuDevice device(1, {});
+  Buffer a = device.allocate(100, "a").value();
+  {
+    const Buffer b = device.allocate(5000, "b").value(), more = device.allocate(4096, "a").value();
+    EXPECT_EQ(device.accounts().at("a"), 4196u);
+    EXPECT_EQ(device.accounts().at("b"), 5000u);
+    EXPECT_EQ(device.rounding_bytes(), (4096u - 100) + (8192u - 5000));
+  }
+  EXPECT_EQ(device.accounts().at("a"), 100u);
+  EXPECT_EQ(device.accounts().at("b"), 0u);
+  const Buffer moved(std::move(a));
+  EXPECT_EQ(device.accounts().at("a"), 100u);
+  EXPECT_EQ(device.rounding_bytes(), 4096u - 100);
+}
+
+struct Nothing {
+  int x = 0;
+};
+
+TEST(DryDevice, CountsWithoutMemory) {
+  DryDevice device({.family = "cpu", .name = "dry"}, kCpuPageBytes);
+  {
+    const Buffer large = device.allocate(std::size_t{1} << 42, "four terabytes").value(), small = device.allocate(1, "small").value();
+    EXPECT_NE(large.data(), nullptr);
+    EXPECT_EQ(device.accounts().at("four terabytes"), std::size_t{1} << 42);
+    EXPECT_EQ(device.rounding_bytes(), 4095u);
+    EXPECT_DEATH(*small.data() = std::byte{1}, "");
+  }
+  EXPECT_EQ(device.allocated_bytes(), 0u);
+  EXPECT_EQ(device.rounding_bytes(), 0u);
+}
+
+TEST(DryDevice, RecordsAndNeverRuns) {
+  DryDevice device({.family = "cpu", .name = "dry"}, 1);
+  const auto stream = device.make_stream();
+  Graph graph;
+  stream->begin_record(graph);
+  stream->launch(KernelId::kEmbedF32, Geometry{}, Nothing{});
+  stream->end_record();
+  EXPECT_EQ(graph.launches.size(), 1u);
+  EXPECT_DEATH(stream->replay(graph), "runs nothing");
+  EXPECT_DEATH(stream->copy_to_host(&graph, nullptr, 1), "holds no bytes");
 }
 
 TEST(Buffer, WhatCannotBeAllocatedIsRefusedByName) {

@@ -12,8 +12,6 @@
 namespace quire::device {
 namespace {
 
-constexpr std::size_t kPage = 4096;
-
 class CpuStream final : public Stream {
  public:
   explicit CpuStream(CpuDevice& device) : device_(device) {}
@@ -78,12 +76,12 @@ std::unique_ptr<Stream> CpuDevice::make_stream() { return std::make_unique<CpuSt
 // Anonymous mappings: zeroed, page-aligned, given back to the system at once when freed; large ones in huge pages where allowed.
 std::byte* CpuDevice::raw_allocate(std::size_t bytes) {
   constexpr std::size_t kHuge = 2u << 20;
-  void* p = ::mmap(nullptr, round_up(bytes, kPage), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* p = ::mmap(nullptr, round_up(bytes, kCpuPageBytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return nullptr;
-  if (bytes >= kHuge) ::madvise(p, round_up(bytes, kPage), MADV_HUGEPAGE);
+  if (bytes >= kHuge) ::madvise(p, round_up(bytes, kCpuPageBytes), MADV_HUGEPAGE);
   return static_cast<std::byte*>(p);
 }
 
-void CpuDevice::raw_free(std::byte* data, std::size_t bytes) { ::munmap(data, round_up(bytes, kPage)); }
+void CpuDevice::raw_free(std::byte* data, std::size_t bytes) { ::munmap(data, round_up(bytes, kCpuPageBytes)); }
 
 }  // namespace quire::device

@@ -9,6 +9,8 @@
 
 namespace quire::device {
 
+inline constexpr std::size_t kCpuPageBytes = 4096;  // allocations take whole pages
+
 // A kernel runs units [begin, end) of a launch. Units are independent; the split must not change results.
 struct CpuKernel {
   KernelId id;
@@ -21,6 +23,7 @@ class CpuDevice final : public Device {
   CpuDevice(int num_threads, std::span<const CpuKernel> kernels);
   [[nodiscard]] const DeviceProfile& profile() const override { return profile_; }
   [[nodiscard]] std::unique_ptr<Stream> make_stream() override;
+  [[nodiscard]] std::size_t granule() const override { return kCpuPageBytes; }
   [[nodiscard]] ThreadPool& pool() { return pool_; }
   [[nodiscard]] ThreadPool::Body kernel(KernelId id) const { return kernels_[static_cast<std::size_t>(id)]; }
 

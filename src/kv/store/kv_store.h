@@ -11,7 +11,7 @@ namespace quire::kv {
 class KvStore {
  public:
   [[nodiscard]] static Result<KvStore> create(device::Device& device, const KvLayout& layout) {
-    auto buffer = device.allocate(static_cast<std::size_t>(layout.total_bytes()), "the KV cache of " + std::to_string(layout.num_blocks) + " blocks");
+    auto buffer = device.allocate(static_cast<std::size_t>(layout.total_bytes()), "KV cache");
     if (!buffer.ok()) return buffer.error();
     return KvStore(layout, std::move(buffer).value());
   }

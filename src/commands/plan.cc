@@ -1,0 +1,57 @@
+#include "commands/plan.h"
+
+#include <boost/json/serialize.hpp>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include "commands/memory_plan.h"
+#include "commands/model_files.h"
+#include "model/checkpoint.h"
+#include "text/tokenizer.h"
+
+namespace quire::commands {
+namespace {
+
+constexpr int kFailure = 1;
+
+int report(const Error& error) {
+  std::fprintf(stderr, "quire plan: error: %s\n", error.to_string().c_str());
+  return error.code == ErrorCode::kInvalidArgument ? config::kUsageExitCode : kFailure;
+}
+
+// The headers must hold what the plan is made for.
+Status check_headers(const config::ResolvedConfig& c) {
+  if (c.engine.load_format == config::LoadFormat::kDummy) return {};
+  const auto checkpoint = model::Checkpoint::open(c.engine.model_dir);
+  if (!checkpoint.ok()) return checkpoint.error();
+  for (const model::ParameterSpec& p : model::parameters_of(c.model)) {
+    const auto found = checkpoint->tensors().find(p.name);
+    if (found == checkpoint->tensors().end()) return Error{ErrorCode::kCorrupt, c.engine.model_dir + ": the weights hold no " + p.name, {}};
+    if (found->second.shape != p.shape) return Error{ErrorCode::kCorrupt, found->second.file + ": the shape of " + p.name + " is not the one that config.json asks for", {}};
+  }
+  return {};
+}
+
+Result<MemoryPlan> make_plan(const config::Options& options) {
+  const auto files = read_model_files(options);
+  if (!files.ok()) return files.error();
+  const auto max_length = text::read_model_max_length(files->folders.tokenizer_dir);
+  if (!max_length.ok()) return max_length.error();
+  const auto run = resolve_run(options, files.value(), max_length.value());
+  if (!run.ok()) return run.error();
+  QUIRE_RETURN_IF_ERROR(check_headers(run->config));
+  return plan_memory({run->config, run->machine, run->model_longest});
+}
+
+}  // namespace
+
+int plan(const config::PlanCommand& command) {
+  const auto made = make_plan(command.options);
+  if (!made.ok()) return report(made.error());
+  const std::string out = command.options.boolean("json") ? boost::json::serialize(plan_json(made.value())) + "\n" : plan_text(made.value());
+  std::fwrite(out.data(), 1, out.size(), stdout);
+  return 0;
+}
+
+}  // namespace quire::commands
