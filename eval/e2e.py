@@ -82,6 +82,20 @@ def stopped_cleanly(server: Server) -> tuple[bool, str]:
     return status == 0 and not reports, f"exit status {status} after SIGTERM, {len(reports)} reports in the log{': ' + reports[0] if reports else ''}"
 
 
+def plan_matches(server: Server) -> tuple[bool, str]:
+    """`quire plan` with the server's flags against what the server holds, and no allocation since it started."""
+    held = server.memory_items()
+    # The default pool follows from the memory that is free at the moment, so the server's own size is asked for.
+    command = [str(server.binary), "plan", str(server.model), *server.flags, "--kv-cache-memory-bytes", str(held["kv_pool"]), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=READY_SECONDS)
+    if done.returncode != 0:
+        return False, f"quire plan ended with status {done.returncode}: {done.stderr.strip()}"
+    planned = {item["item"]: item["bytes"] for item in json.loads(done.stdout)["items"]}
+    wrong = [f"{item} {planned.get(item)} planned, {held.get(item)} held" for item in sorted({*planned, *held}) if planned.get(item) != held.get(item)]
+    later = server.counter("quire:device_allocations_after_start_total")
+    return not wrong and later == 0, f"{len(planned)} items, {sum(planned.values())} bytes; differences: {wrong or 'none'}; {later:.0f} allocations after start"
+
+
 def normal_server(run: Run) -> None:
     with run.server("normal") as server:
         run.check("completions", lambda: run.lm_eval("completions", "gsm_tiny", "exact_match,strict-match", server))
@@ -106,6 +120,7 @@ def normal_server(run: Run) -> None:
             return status == 0, tail.rsplit(" | ", 1)[-1]
         if not run.sanitized:
             run.check("busy_core", busy_core)
+        run.check("plan_matches", lambda: plan_matches(server))
         run.check("clean_stop", lambda: stopped_cleanly(server))
 
 
@@ -149,6 +164,7 @@ def thread_25104(run: Run, name: str, model: pathlib.Path, flags: list[str]) -> 
             missing = [what for what in WITHOUT_EFFECT if sum(what in line for line in warnings) != 1]
             return usage["completion_tokens"] == 8 and not missing, f"{len(warnings)} warnings; not told exactly once: {missing or 'none'}"
         run.check(name, answers)
+        run.check(f"{name}_plan_matches", lambda: plan_matches(server))
         run.check(f"{name}_clean_stop", lambda: stopped_cleanly(server))
 
 

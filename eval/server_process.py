@@ -28,6 +28,7 @@ class Server:
 
     def __init__(self, binary: pathlib.Path, model: pathlib.Path, log: pathlib.Path, flags: list[str] = ()):
         self.name = "gsm-tiny"
+        self.binary, self.model, self.flags = binary, model, list(flags)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = log
@@ -78,6 +79,10 @@ class Server:
             if all(f'{key}="{wanted}"' in found for key, wanted in labels.items()):
                 return float(value)
         raise ServerError(f"/metrics has no {name} with {labels}")
+
+    def memory_items(self) -> dict[str, int]:
+        """Bytes held since start, by item of the memory plan."""
+        return {item: int(float(value)) for item, value in re.findall(r'^quire:memory_bytes{[^}]*item="(\w+)"[^}]*} (\S+)', self.get("/metrics"), re.M)}
 
     def counter(self, name: str) -> float:
         """Sum of a Prometheus counter over its labels; raises when the server does not have it."""
