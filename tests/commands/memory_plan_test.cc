@@ -56,6 +56,7 @@ TEST_P(Measured, EveryItemIsExact) {
     EXPECT_EQ(held[i].bytes, plan.items[i].bytes) << held[i].name;
     EXPECT_FALSE(plan.follows[i].empty());
   }
+  EXPECT_EQ(plan.bytes_of("workspace") > 0, split) << "only split decode needs one";
   EXPECT_EQ(plan.bytes_of("graphs") > 0, plan.graph_mode != "NONE");
   EXPECT_EQ(plan.total_bytes(), bench.device->allocated_bytes() + bench.device->rounding_bytes() + bench.graphs_recorded.bytes);
 }
