@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <variant>
 
+#include "commands/doctor.h"
 #include "commands/explain.h"
 #include "commands/plan.h"
 #include "commands/run.h"
@@ -17,6 +18,7 @@ struct Dispatch {
   int operator()(const quire::config::RunCommand& c) const { return quire::commands::run(c); }
   int operator()(const quire::config::ExplainCommand& c) const { return quire::commands::explain(c); }
   int operator()(const quire::config::PlanCommand& c) const { return quire::commands::plan(c); }
+  int operator()(const quire::config::DoctorCommand& c) const { return quire::commands::doctor(c); }
   int operator()(const quire::config::VersionCommand& c) const {
     std::printf(c.json ? "{\"name\":\"quire\",\"version\":\"%s\"}\n" : "quire %s\n", quire::commands::kVersion);
     return 0;

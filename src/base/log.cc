@@ -13,6 +13,7 @@ Status init_logging(const std::string& level) {
   static constexpr std::array<std::string_view, 7> kLevels = {"trace", "debug", "info", "warning", "error", "critical", "off"};
   for (std::size_t i = 0; i < kLevels.size(); ++i) {
     if (level != kLevels[i]) continue;
+    spdlog::drop("quire");  // a second call replaces the first
     auto logger = spdlog::stderr_color_mt("quire");
     logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
     logger->set_level(static_cast<spdlog::level::level_enum>(i));

@@ -99,7 +99,7 @@ std::size_t MemoryPlan::bytes_of(const std::string& item) const {
 Result<MemoryPlan> plan_without_advice(const PlanInputs& in) {
   const config::ResolvedConfig& c = in.config;
   const SchedulerConfig& s = c.engine.scheduler;
-  const auto setup = set_up_run(c, kDevice);
+  const auto setup = set_up_run(c, kDevice, in.forced_mode);
   if (!setup.ok()) return setup.error();
   MemoryPlan plan;
   runner::RecordedGraphs recorded;

@@ -4,6 +4,7 @@
 #include <boost/json/object.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "config/machine.h"
 #include "config/resolved.h"
 #include "device/device.h"
+#include "graph/mode.h"
 
 namespace quire::commands {
 
@@ -43,6 +45,7 @@ struct PlanInputs {
   const config::ResolvedConfig& config;
   config::MachineFacts machine;
   std::int64_t model_longest = 0;  // derived_max_model_len
+  std::optional<graph::GraphMode> forced_mode = std::nullopt;  // as for set_up_run
 };
 
 // Errors: what serve refuses before it allocates (no backend, no such graphs). Not fitting is no error.

@@ -33,7 +33,7 @@ kv::KvLayout layout_of(const config::ResolvedConfig& c, const attention::Backend
 
 }  // namespace
 
-Result<RunSetup> set_up_run(const config::ResolvedConfig& c, const std::string& device_family) {
+Result<RunSetup> set_up_run(const config::ResolvedConfig& c, const std::string& device_family, std::optional<graph::GraphMode> forced_mode) {
   const SchedulerConfig& s = c.engine.scheduler;
   const attention::AttnProblem problem{.num_heads = c.model.num_heads,
                                        .num_kv_heads = c.model.num_kv_heads,
@@ -46,7 +46,10 @@ Result<RunSetup> set_up_run(const config::ResolvedConfig& c, const std::string& 
   if (!selection.ok()) return selection.error();
   QUIRE_CHECK(selection->set.one_row()) << "the runner launches one row's kernels";
   const attention::BackendCaps& backend = *selection->backend;
-  auto graphs = graph::graph_settings(c.engine.graph, graph::GraphFacts{.attention = {std::string(backend.name), backend.graph_support},
+  config::GraphRequest asked = c.engine.graph;
+  if (forced_mode.has_value()) asked.mode = graph::graph_mode_name(*forced_mode);
+  const graph::GraphSupport support = forced_mode.has_value() ? graph::GraphSupport::kAlways : backend.graph_support;
+  auto graphs = graph::graph_settings(asked, graph::GraphFacts{.attention = {std::string(backend.name), support},
                                                                         .max_num_seqs = s.max_num_seqs,
                                                                         .max_num_batched_tokens = s.max_num_batched_tokens,
                                                                         .enforce_eager = c.engine.enforce_eager});

@@ -1,6 +1,7 @@
 // What a resolved configuration makes of attention, KV layout, graphs and runner: pure values, the same for a plan and for a run.
 // Must not know memory, files or the server.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "attention/select.h"
@@ -21,7 +22,8 @@ struct RunSetup {
   runner::RunnerConfig runner;
 };
 
+// `forced_mode` (tests alone give one): runs whatever the backend supports, as if resolution had let it through.
 // Errors: no backend serves the model, or graphs that cannot be had; they name the flag.
-[[nodiscard]] Result<RunSetup> set_up_run(const config::ResolvedConfig& config, const std::string& device_family);
+[[nodiscard]] Result<RunSetup> set_up_run(const config::ResolvedConfig& config, const std::string& device_family, std::optional<graph::GraphMode> forced_mode = std::nullopt);
 
 }  // namespace quire::commands

@@ -176,18 +176,60 @@ engine::MetricsConfig metrics_config(const config::ResolvedConfig& c) {
   return engine::MetricsConfig{.model_name = c.api.served_names.front(), .max_model_len = c.engine.scheduler.max_model_len};
 }
 
-Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const Prepared& prepared, std::shared_ptr<engine::Metrics> metrics, engine::HealthMonitor& health,
-                                                       StartupTimeline& timeline) {
+namespace {
+
+// Memory, weights, pool and runner with its graphs, in the order of the plan.
+Result<std::unique_ptr<runner::ModelRunner>> make_runner(const Prepared& prepared, const MemoryPlan& plan, ModelMemory& memory, engine::Metrics& metrics, StartupTimeline& timeline,
+                                                         const RunSetup& setup) {
   const config::ResolvedConfig& c = prepared.config;
-  const auto plan = plan_memory({c, prepared.machine, prepared.model_longest});
+  device::CpuDevice& device = *memory.device;
+  for (const attention::Fallback& f : setup.selection.fallbacks) {
+    QUIRE_LOG_WARN("attention: {} instead of {}: {}", f.to, f.from, f.why);
+    metrics.count_fallback(f.from, f.to, f.why);
+  }
+  const attention::BackendCaps& backend = *setup.selection.backend;
+  QUIRE_LOG_INFO("attention backend {} ({}), kernels for {} on {} threads", backend.name, backend.summary, ops::cpu_isa(), c.engine.num_threads);
+  auto kv = kv::KvStore::create(device, setup.layout);
+  if (!kv.ok()) return kv.error();
+  memory.kv = std::make_unique<kv::KvStore>(std::move(kv).value());
+  timeline.lap("KV cache");
+  log_notes(setup.graphs.notes);
+  auto runner = runner::ModelRunner::create(device, setup.runner, *memory.weights, *memory.kv);
+  if (!runner.ok()) return runner.error();
+  const auto started = std::chrono::steady_clock::now();
+  const runner::RecordedGraphs recorded = runner.value()->record_graphs();
+  QUIRE_LOG_INFO("graph mode {}: {} shapes, {} graphs, {} recorded in {}", graph::graph_mode_name(setup.graphs.mode), recorded.num_keys, recorded.num_graphs, mebibytes(recorded.bytes),
+                 seconds_text(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count()));
+  timeline.lap("graphs");
+  const std::vector<MemoryItem> held = memory_items(device, recorded.bytes);
+  for (std::size_t i = 0; i < held.size(); ++i) QUIRE_CHECK_EQ(held[i].bytes, plan.items[i].bytes) << "the memory plan of " << held[i].name << " was wrong";
+  publish_memory(metrics, held);
+  return runner;
+}
+
+// The verdict on a failed self-check: a refusal, or a warning that is repeated wherever somebody may look.
+Status judge(const selfcheck::Report& report, bool relaxed, engine::Metrics& metrics) {
+  const std::string remedy = "`quire doctor` with the same flags prints every check; another --attention-backend or --enforce-eager may serve";
+  metrics.registry().gauge("quire:self_check_failed", "1: kernels differ from the reference and --relaxed self-check serves nevertheless", metrics.base_labels()).set(report.passed() ? 0.0 : 1.0);
+  if (report.passed()) return {};
+  if (!relaxed) return Error{ErrorCode::kUnsupported, "the self-check failed: " + report.failure() + ". " + remedy + "; --relaxed self-check serves with wrong answers", {}};
+  QUIRE_LOG_WARN("--relaxed self-check: answers may be wrong: {}", report.failure());
+  return {};
+}
+
+}  // namespace
+
+Result<CheckedModel> load_checked(const Prepared& prepared, engine::Metrics& metrics, engine::HealthMonitor& health, StartupTimeline& timeline, const StartupSwitches& switches) {
+  const config::ResolvedConfig& c = prepared.config;
+  const auto plan = plan_memory({c, prepared.machine, prepared.model_longest, switches.forced_graph_mode});
   if (!plan.ok()) return plan.error();
   log_lines(plan_text(plan.value()));
   QUIRE_RETURN_IF_ERROR(check_fit(plan.value()));
   timeline.lap("memory plan");
-  auto loaded = std::unique_ptr<LoadedModel>(new LoadedModel());
-  loaded->memory_ = std::make_shared<ModelMemory>();
-  ModelMemory& memory = *loaded->memory_;
-  memory.device = std::make_unique<device::CpuDevice>(c.engine.num_threads, cpu_kernels());
+  CheckedModel out;
+  out.memory = std::make_shared<ModelMemory>();
+  ModelMemory& memory = *out.memory;
+  memory.device = std::make_unique<device::CpuDevice>(c.engine.num_threads, switches.kernels.empty() ? cpu_kernels() : switches.kernels);
   timeline.lap("device");
   model::LoadProgress progress;
   auto weights = [&]() -> Result<model::Weights> {
@@ -199,40 +241,35 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const Prepared& prepared,
   if (!weights.ok()) return weights.error();
   memory.weights = std::make_unique<model::Weights>(std::move(weights).value());
   timeline.lap("weights");
-  health.set_progress("starting the engine");
-  QUIRE_RETURN_IF_ERROR(loaded->make_engine(prepared, plan.value(), metrics, timeline));
+  const auto setup = set_up_run(c, memory.device->profile().family, switches.forced_graph_mode);
+  if (!setup.ok()) return setup.error();
+  auto runner = make_runner(prepared, plan.value(), memory, metrics, timeline, setup.value());
+  if (!runner.ok()) return runner.error();
+  out.runner = std::move(runner).value();
   memory.device->seal();
+  health.set_progress("checking the kernels");
+  out.report = selfcheck::run({setup->runner, *memory.weights, *memory.kv, *out.runner});
+  QUIRE_LOG_INFO("self-check: {} checks over {} steps in {}: {}", out.report.verdicts.size(), out.report.num_steps, seconds_text(out.report.seconds), out.report.passed() ? "all passed" : out.report.failure());
+  timeline.lap("self-check");
+  return out;
+}
+
+Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const Prepared& prepared, std::shared_ptr<engine::Metrics> metrics, engine::HealthMonitor& health, StartupTimeline& timeline,
+                                                       const StartupSwitches& switches) {
+  auto checked = load_checked(prepared, *metrics, health, timeline, switches);
+  if (!checked.ok()) return checked.error();
+  QUIRE_RETURN_IF_ERROR(judge(checked->report, prepared.config.engine.relaxed_self_check, *metrics));
+  health.set_progress("starting the engine");
+  auto loaded = std::unique_ptr<LoadedModel>(new LoadedModel());
+  loaded->memory_ = checked->memory;
+  loaded->make_engine(prepared, std::move(checked->runner), metrics);
+  timeline.lap("engine");
   return loaded;
 }
 
-Status LoadedModel::make_engine(const Prepared& prepared, const MemoryPlan& plan, const std::shared_ptr<engine::Metrics>& metrics, StartupTimeline& timeline) {
+void LoadedModel::make_engine(const Prepared& prepared, std::unique_ptr<runner::ModelRunner> runner, const std::shared_ptr<engine::Metrics>& metrics) {
   const config::ResolvedConfig& c = prepared.config;
   const SchedulerConfig& s = c.engine.scheduler;
-  const auto made = set_up_run(c, memory_->device->profile().family);
-  if (!made.ok()) return made.error();
-  const RunSetup& setup = made.value();
-  device::CpuDevice& device = *memory_->device;
-  for (const attention::Fallback& f : setup.selection.fallbacks) {
-    QUIRE_LOG_WARN("attention: {} instead of {}: {}", f.to, f.from, f.why);
-    metrics->count_fallback(f.from, f.to, f.why);
-  }
-  const attention::BackendCaps& backend = *setup.selection.backend;
-  QUIRE_LOG_INFO("attention backend {} ({}), kernels for {} on {} threads", backend.name, backend.summary, ops::cpu_isa(), c.engine.num_threads);
-  auto kv = kv::KvStore::create(device, setup.layout);
-  if (!kv.ok()) return kv.error();
-  memory_->kv = std::make_unique<kv::KvStore>(std::move(kv).value());
-  timeline.lap("KV cache");
-  log_notes(setup.graphs.notes);
-  auto runner = runner::ModelRunner::create(device, setup.runner, *memory_->weights, *memory_->kv);
-  if (!runner.ok()) return runner.error();
-  const auto started = std::chrono::steady_clock::now();
-  const runner::RecordedGraphs recorded = runner.value()->record_graphs();
-  QUIRE_LOG_INFO("graph mode {}: {} shapes, {} graphs, {} recorded in {}", graph::graph_mode_name(setup.graphs.mode), recorded.num_keys, recorded.num_graphs, mebibytes(recorded.bytes),
-                 seconds_text(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count()));
-  timeline.lap("graphs");
-  const std::vector<MemoryItem> held = memory_items(device, recorded.bytes);
-  for (std::size_t i = 0; i < held.size(); ++i) QUIRE_CHECK_EQ(held[i].bytes, plan.items[i].bytes) << "the memory plan of " << held[i].name << " was wrong";
-  publish_memory(*metrics, held);
   engine::EngineConfig engine_config{.scheduler = s,
                                      .max_queue = c.engine.max_queue,
                                      .seed = c.engine.seed,
@@ -243,10 +280,8 @@ Status LoadedModel::make_engine(const Prepared& prepared, const MemoryPlan& plan
                              {"cache_dtype", dtype_name(c.engine.kv_dtype)},
                              {"num_gpu_blocks", std::to_string(s.num_blocks)},
                              {"enable_prefix_caching", s.enable_prefix_caching ? "True" : "False"}});
-  engine_ = std::make_shared<engine::Engine>(engine_config, std::make_unique<RunnerExecutor>(memory_, std::move(runner).value(), *metrics), metrics);
+  engine_ = std::make_shared<engine::Engine>(engine_config, std::make_unique<RunnerExecutor>(memory_, std::move(runner), *metrics), metrics);
   engine_->start();
-  timeline.lap("engine");
-  return {};
 }
 
 std::shared_ptr<const api::Model> LoadedModel::api_model(const Prepared& prepared) const {

@@ -3,6 +3,7 @@
 #pragma once
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,8 @@
 #include "engine/metrics.h"
 #include "kv/store/kv_store.h"
 #include "model/weights.h"
+#include "runner/runner.h"
+#include "selfcheck/selfcheck.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -57,18 +60,35 @@ struct ModelMemory {
   std::unique_ptr<kv::KvStore> kv;
 };
 
+// What only tests replace: kernels that are wrong, and a mode that resolution would not let through.
+struct StartupSwitches {
+  std::vector<device::CpuKernel> kernels;  // empty: the program's
+  std::optional<graph::GraphMode> forced_graph_mode;
+};
+
+// Everything up to the engine: a model on its device, checked.
+struct CheckedModel {
+  std::shared_ptr<ModelMemory> memory;
+  std::unique_ptr<runner::ModelRunner> runner;
+  selfcheck::Report report;
+};
+// Reports progress through `health` ("loading weights 43 %"). A failed self-check is no error here.
+[[nodiscard]] Result<CheckedModel> load_checked(const Prepared& prepared, engine::Metrics& metrics, engine::HealthMonitor& health, StartupTimeline& timeline,
+                                                const StartupSwitches& switches = {});
+
 // A loaded model with its engine.
 class LoadedModel {
  public:
-  // Reports progress through `health` ("loading weights 43 %"). The engine is started.
+  // load_checked(), then the engine, started. Refused when the self-check failed, unless it is relaxed: then said in the log, in
+  // /v1/models and in quire:self_check_failed.
   [[nodiscard]] static Result<std::unique_ptr<LoadedModel>> load(const Prepared& prepared, std::shared_ptr<engine::Metrics> metrics, engine::HealthMonitor& health,
-                                                                 StartupTimeline& timeline);
+                                                                 StartupTimeline& timeline, const StartupSwitches& switches = {});
   [[nodiscard]] const std::shared_ptr<engine::Engine>& engine() const { return engine_; }
   [[nodiscard]] std::shared_ptr<const api::Model> api_model(const Prepared& prepared) const;
 
  private:
   LoadedModel() = default;
-  [[nodiscard]] Status make_engine(const Prepared& prepared, const MemoryPlan& plan, const std::shared_ptr<engine::Metrics>& metrics, StartupTimeline& timeline);
+  void make_engine(const Prepared& prepared, std::unique_ptr<runner::ModelRunner> runner, const std::shared_ptr<engine::Metrics>& metrics);
 
   std::shared_ptr<ModelMemory> memory_;  // shared with the engine's executor
   std::shared_ptr<engine::Engine> engine_;

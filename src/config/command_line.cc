@@ -187,6 +187,7 @@ const char* usage(Audience command) {
     case Audience::kRun: return "run MODEL --prompt TEXT";
     case Audience::kExplain: return "explain MODEL [flags]";
     case Audience::kPlan: return "plan MODEL [flags]";
+    case Audience::kDoctor: return "doctor MODEL [flags]";
     case Audience::kServe:
     case Audience::kServeAndRun: break;
   }
@@ -213,18 +214,19 @@ Result<Command> parse_engine_command(std::span<const std::string> arguments, Aud
   if (!problems.empty()) return problems.to_error();
   if (command == Audience::kExplain) return Command{ExplainCommand{std::move(options), scanner.device()}};
   if (command == Audience::kPlan) return Command{PlanCommand{std::move(options)}};
+  if (command == Audience::kDoctor) return Command{DoctorCommand{std::move(options)}};
   if (!run) return Command{ServeCommand{std::move(options)}};
   RunRequest request = run_request(options);
   return Command{RunCommand{std::move(options), std::move(request)}};
 }
 
 Result<Command> no_such_command(const std::string& word) {
-  static constexpr std::string_view kLater[] = {"chat", "bench", "doctor", "quantize", "eval"};
-  static constexpr std::string_view kNow[] = {"serve", "run", "explain", "plan", "--version", "--help"};
+  static constexpr std::string_view kLater[] = {"chat", "bench", "quantize", "eval"};
+  static constexpr std::string_view kNow[] = {"serve", "run", "explain", "plan", "doctor", "--version", "--help"};
   if (std::find(std::begin(kLater), std::end(kLater), word) != std::end(kLater)) {
-    return Error{ErrorCode::kUnsupported, "quire " + word + ": not built yet; there are serve, run, explain, plan and --version", word};
+    return Error{ErrorCode::kUnsupported, "quire " + word + ": not built yet; there are serve, run, explain, plan, doctor and --version", word};
   }
-  return invalid(quote_value(word) + ": unknown command; there are serve, run, explain, plan, --version and --help" + did_you_mean(word, kNow), word);
+  return invalid(quote_value(word) + ": unknown command; there are serve, run, explain, plan, doctor, --version and --help" + did_you_mean(word, kNow), word);
 }
 
 }  // namespace
@@ -238,6 +240,7 @@ Result<Command> parse_command_line(std::span<const std::string> arguments) {
   if (word == "run") return parse_engine_command(rest, Audience::kRun);
   if (word == "explain") return parse_engine_command(rest, Audience::kExplain);
   if (word == "plan") return parse_engine_command(rest, Audience::kPlan);
+  if (word == "doctor") return parse_engine_command(rest, Audience::kDoctor);
   if (word == "--help" || word == "-h" || word == "help") return Command{HelpCommand{program_help()}};
   if (word == "--version" || word == "-V" || word == "version") {
     if (rest.empty()) return Command{VersionCommand{}};

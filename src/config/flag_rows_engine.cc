@@ -38,7 +38,7 @@ constexpr FlagRow kRows[] = {
     {.name = "ignore-patterns", .kind = K::kTextList, .help = "Files not to load", .group = G::kModel, .fate = Fate::kNoEffect, .fate_text = "only the files that the safetensors index names are read"},
     {.name = "safetensors-load-strategy", .kind = K::kChoice, .fallback = "lazy", .allowed = "lazy|eager|prefetch|torchao", .help = "How weight files are read", .group = G::kModel, .fate = Fate::kNoEffect, .fate_text = "weight files are mapped and repacked once"},
     {.name = "use-tqdm-on-load", .kind = K::kBool, .fallback = "true", .help = "Progress bar while loading", .group = G::kModel, .fate = Fate::kNoEffect, .fate_text = "loading progress is logged; QUIRE_LOG_LEVEL=warning silences it"},
-    {.name = "relaxed", .kind = K::kTextList, .allowed = "kv-scales|unused-tensors", .help = "Named refusals that become repeated warnings: kv-scales, unused-tensors", .group = G::kModel},
+    {.name = "relaxed", .kind = K::kTextList, .allowed = "kv-scales|self-check|unused-tensors", .help = "Named refusals that become repeated warnings: kv-scales, self-check, unused-tensors", .group = G::kModel},
 
     // Numerics
     {.name = "dtype", .kind = K::kChoice, .fallback = "auto", .allowed = "auto|half|float16|bfloat16|float|float32", .help = "Weights and activations; auto: as the checkpoint says", .group = G::kNumerics},

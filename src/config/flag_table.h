@@ -47,10 +47,10 @@ enum class FlagGroup : std::uint8_t {
 inline constexpr int kNumFlagGroups = 14;
 [[nodiscard]] std::string_view flag_group_title(FlagGroup group);
 
-enum class Audience : std::uint8_t { kServeAndRun, kServe, kRun, kExplain, kPlan };  // which subcommand takes the flag
-// `explain` and `plan` take every flag of `serve`, so that a server's command line can be asked about as it stands.
+enum class Audience : std::uint8_t { kServeAndRun, kServe, kRun, kExplain, kPlan, kDoctor };  // which subcommand takes the flag
+// `explain`, `plan` and `doctor` take every flag of `serve`, so that a server's command line can be asked about as it stands.
 [[nodiscard]] constexpr bool takes(Audience command, Audience row) {
-  return row == Audience::kServeAndRun || row == command || ((command == Audience::kExplain || command == Audience::kPlan) && row == Audience::kServe);
+  return row == Audience::kServeAndRun || row == command || ((command == Audience::kExplain || command == Audience::kPlan || command == Audience::kDoctor) && row == Audience::kServe);
 }
 
 struct FlagRow {

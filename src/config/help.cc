@@ -133,6 +133,7 @@ std::string audience_text(Audience audience) {
     case Audience::kRun: return "run";
     case Audience::kExplain: return "explain";
     case Audience::kPlan: return "plan";
+    case Audience::kDoctor: return "doctor";
     case Audience::kServeAndRun: return "both";
   }
   return "";
@@ -155,6 +156,7 @@ std::string program_help() {
          "  quire run MODEL --prompt TEXT [flags]   answer one prompt and stop\n"
          "  quire explain MODEL [flags]             which attention backend serves MODEL on a device, and why\n"
          "  quire plan MODEL [flags]                the memory that serve would take, item by item\n"
+         "  quire doctor MODEL [flags]              check the kernels serve would run against a reference\n"
          "  quire --version [--json]                version\n"
          "  quire serve --help, quire run --help    every flag\n"
          "\n"
@@ -197,9 +199,19 @@ std::string plan_help() {
          "\nEvery flag of `quire serve` is taken; quire serve --help lists them.\n";
 }
 
+std::string doctor_help() {
+  return "quire doctor MODEL [flags of serve] [--json]\n"
+         "\nLoads MODEL as `quire serve` would with the same flags and runs the self-check on the device, the KV cache\n"
+         "and the graphs that would serve: every row class, eager and replayed, against the reference under derived\n"
+         "bounds. Prints one line for each check with its worst element. Exit status 0 when all passed, 1 when one\n"
+         "failed or the model could not be loaded.\n"
+         "\nEvery flag of `quire serve` is taken; quire serve --help lists them.\n";
+}
+
 std::string command_help(Audience command) {
   if (command == Audience::kExplain) return explain_help();
   if (command == Audience::kPlan) return plan_help();
+  if (command == Audience::kDoctor) return doctor_help();
   std::string out = command == Audience::kRun ? "quire run MODEL --prompt TEXT [flags]\n" : "quire serve MODEL [flags]\n";
   out +=
       "\nUnderscores in names equal dashes. Integers may end in k, m, g (1000) or K, M, G (1024).\n"
@@ -222,7 +234,7 @@ std::string command_help(Audience command) {
 
 std::string flags_markdown() {
   std::string out =
-      "# Flags of `quire serve`, `quire run`, `quire explain` and `quire plan`\n\n"
+      "# Flags of `quire serve`, `quire run`, `quire explain`, `quire plan` and `quire doctor`\n\n"
       "Made by `quire flags-doc` from the flag table (`src/config/flag_rows_*.cc`); a test fails when this page is stale.\n\n"
       "Spelling: underscores equal dashes; every switch has `--x` and `--no-x`; integers may end in `k`, `m`, `g` (powers of 1000; `25.6k` = 25600)\n"
       "or `K`, `M`, `G` (powers of 1024); JSON flags take one string or dotted keys (`--compilation-config.cudagraph_mode NONE`; a key that ends in "
@@ -231,7 +243,7 @@ std::string flags_markdown() {
       "values are errors\n"
       "(exit code 2) that name the nearest valid one. A flag without effect is answered by one warning; a flag whose feature is not built yet is "
       "refused,\n"
-      "unless its value asks for nothing. `quire plan` takes the flags of `serve`; `quire explain` takes every flag of `serve` and refuses none;\n"
+      "unless its value asks for nothing. `quire plan` and `quire doctor` take the flags of `serve`; `quire explain` takes every flag of `serve` and refuses none;\n"
       "its `--device` takes the names of docs/CAPABILITIES.md.\n";
   for (int group = 0; group < kNumFlagGroups; ++group) {
     out += "\n## " + std::string(flag_group_title(static_cast<FlagGroup>(group))) +

@@ -37,6 +37,7 @@ struct EngineSettings {
   std::string tokenizer_dir;
   LoadFormat load_format = LoadFormat::kAuto;
   bool relaxed_unused_tensors = false;  // --relaxed unused-tensors
+  bool relaxed_self_check = false;      // --relaxed self-check
   std::vector<std::string> relaxed;     // as given, for the banner
   DType dtype = DType::kBF16;           // weights (and activations' storage) after loading
   DType kv_dtype = DType::kBF16;        // KV cache

@@ -1,0 +1,19 @@
+// quire doctor: loads a model as `serve` would, runs the self-check and prints its table. Opens no port.
+#pragma once
+#include <boost/json/object.hpp>
+#include <string>
+
+#include "config/command_line.h"
+#include "selfcheck/selfcheck.h"
+
+namespace quire::commands {
+
+// One line for each check, batch and row class with its worst element; a summary at the end.
+[[nodiscard]] std::string report_text(const selfcheck::Report& report);
+// An infinite error becomes null.
+[[nodiscard]] boost::json::object report_json(const selfcheck::Report& report);
+
+// The process's exit code: 0 when every check passed, 1 when one failed or the model could not be loaded, 2 for a wrong command line.
+[[nodiscard]] int doctor(const config::DoctorCommand& command);
+
+}  // namespace quire::commands

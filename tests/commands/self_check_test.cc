@@ -1,0 +1,92 @@
+// What serve does with the self-check's verdict, through its own loading: right kernels serve, a wrong pairing is refused by name or, when
+// relaxed, served and said.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "commands/doctor.h"
+#include "commands/startup.h"
+#include "config/command_line.h"
+#include "selfcheck/faults.h"
+
+namespace quire::commands {
+namespace {
+
+using testing::HasSubstr;
+
+struct Started {
+  std::shared_ptr<engine::Metrics> metrics;
+  std::string error, timeline, relaxed;
+};
+
+Prepared prepared_for(const std::vector<std::string>& flags, StartupTimeline& timeline) {
+  std::vector<std::string> line{"serve", std::string(QUIRE_SOURCE_DIR) + "/models/gsm-tiny", "--kv-cache-memory-bytes", "16M", "--max-num-seqs", "16"};
+  line.insert(line.end(), flags.begin(), flags.end());
+  const auto command = config::parse_command_line(line);
+  QUIRE_CHECK(command.ok()) << command.error().message;
+  return prepare(std::get<config::ServeCommand>(command.value()).options, timeline).value();
+}
+
+Started start(const std::vector<std::string>& flags, const StartupSwitches& switches) {
+  StartupTimeline timeline;
+  const Prepared prepared = prepared_for(flags, timeline);
+  Started out{.metrics = std::make_shared<engine::Metrics>(metrics_config(prepared.config))};
+  engine::HealthMonitor health;
+  const auto loaded = LoadedModel::load(prepared, out.metrics, health, timeline, switches);
+  out.timeline = timeline.text();
+  if (!loaded.ok()) {
+    out.error = loaded.error().message;
+    return out;
+  }
+  const auto model = loaded.value()->api_model(prepared);
+  for (const std::string& item : model->relaxed) out.relaxed += item + " ";
+  loaded.value()->engine()->stop(std::chrono::milliseconds(0));
+  return out;
+}
+
+TEST(SelfCheckAtStart, RightKernelsServe) {
+  const Started s = start({}, {});
+  EXPECT_EQ(s.error, "");
+  EXPECT_THAT(s.timeline, HasSubstr("+ self-check "));
+  EXPECT_THAT(s.metrics->render(), HasSubstr("quire:self_check_failed{"));
+}
+
+// Thread #25104: FULL was recorded for mixed batches with a backend whose graphs may hold decode rows alone.
+TEST(SelfCheckAtStart, AForcedPairingIsRefusedAndNamed) {
+  const Started s = start({"--attention-backend", "CPU_SPLIT"}, {.forced_graph_mode = graph::GraphMode::kFull});
+  EXPECT_THAT(s.error, HasSubstr("the self-check failed: graph support of mixed (decode with extend and prefill) rows"));
+  EXPECT_THAT(s.error, HasSubstr("CPU_SPLIT supports UNIFORM_SINGLE_TOKEN_DECODE"));
+  EXPECT_THAT(s.error, HasSubstr("--relaxed self-check"));
+}
+
+// A kernel that is wrong: the refusal names operation, row class and batch.
+TEST(SelfCheckAtStart, AWrongKernelIsRefusedAndNamed) {
+  constexpr std::int64_t kTableStride = 2048 / 16, kStateRows = 16, kUnused = 0;
+  const StartupSwitches switches{.kernels = test::faulty_kernels(test::Fault::kLengthsStale, {kStateRows, kTableStride, kUnused, kUnused})};
+  const Started s = start({"--num-threads", "1"}, switches);
+  EXPECT_THAT(s.error, HasSubstr("the self-check failed: attention of decode rows in decode rows, FULL graph, replayed with other lengths and blocks: row "));
+  EXPECT_THAT(s.metrics->render(), testing::ContainsRegex("quire:self_check_failed\\{[^}]*\\} 1"));
+}
+
+TEST(SelfCheckAtStart, RelaxedServesAndSaysSo) {
+  const Started s = start({"--attention-backend", "CPU_SPLIT", "--relaxed", "self-check"}, {.forced_graph_mode = graph::GraphMode::kFull});
+  EXPECT_EQ(s.error, "");
+  EXPECT_EQ(s.relaxed, "self-check ");
+  EXPECT_THAT(s.metrics->render(), testing::ContainsRegex("quire:self_check_failed\\{[^}]*\\} 1"));
+}
+
+TEST(Doctor, TableAndDocument) {
+  selfcheck::Report r{.seconds = 0.5, .num_steps = 3};
+  r.verdicts.push_back({"attention", "decode rows, eager", "decode", true, 1e-7, 2e-6, "row 0"});
+  r.verdicts.push_back({"attention", "mixed rows, FULL graph", "extend", false, std::numeric_limits<double>::infinity(), 2e-6, "row 2: nan instead of 1"});
+  EXPECT_THAT(report_text(r), HasSubstr("FAIL attention  extend  mixed rows, FULL graph  inf       2.00e-06  row 2: nan instead of 1\n"));
+  EXPECT_THAT(report_text(r), HasSubstr("2 checks over 3 steps in 0.50 s: 1 FAILED\n"));
+  const auto json = report_json(r);
+  EXPECT_FALSE(json.at("passed").as_bool());
+  EXPECT_TRUE(json.at("verdicts").as_array()[1].as_object().at("worst_error").is_null());
+  EXPECT_THAT(std::string(json.at("failure").as_string()), HasSubstr("attention of extend rows in mixed rows, FULL graph: row 2"));
+}
+
+}  // namespace
+}  // namespace quire::commands
