@@ -17,7 +17,7 @@ Matrix gather(const PagedAttention& p, std::span<const std::int32_t> blocks, kv:
   for (std::int32_t t = 0; t < num_tokens; ++t) {
     const std::int32_t block = blocks[static_cast<std::size_t>(t / p.layout.block_size)];
     for (std::int32_t d = 0; d < p.layout.head_dim; ++d)
-      out.at(t, d) = kv_read(p.layout, p.pool, {p.layer, block, part, head, t % p.layout.block_size, d});
+      out.at(t, d) = kv_read(p.layout, p.pool, {p.layer, block, part, head, t % p.layout.block_size, d}) * p.scales.of(part, head);
   }
   return out;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kv/store/kv_layout.h"
+#include "reference/kv_cache.h"
 #include "reference/matrix.h"
 
 namespace quire::reference {
@@ -41,6 +42,7 @@ struct PagedAttention {
   std::int32_t num_heads = 0;  // a multiple of layout.num_kv_heads; query head h reads KV head h / (num_heads / num_kv_heads)
   double scale = 0.0;          // usually head_dim^-0.5
   AttentionMasks masks = {};
+  KvScales scales = {};  // of this layer
 };
 
 struct AttentionOutput {

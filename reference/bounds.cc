@@ -21,10 +21,16 @@ struct Shape {
 };
 
 Shape shape_of(DType dtype) {
-  QUIRE_CHECK(dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16) << dtype_name(dtype);
-  if (dtype == DType::kF32) return {-126, 23, 127};
-  if (dtype == DType::kF16) return {-14, 10, 15};
-  return {-126, 7, 127};
+  switch (dtype) {
+    case DType::kF32: return {-126, 23, 127};
+    case DType::kF16: return {-14, 10, 15};
+    case DType::kBF16: return {-126, 7, 127};
+    case DType::kFp8E4m3: return {-6, 3, 8};
+    case DType::kFp8E4m3Fnuz: return {-7, 3, 7};
+    case DType::kFp8E5m2: return {-14, 2, 15};
+    default: QUIRE_CHECK(false) << dtype_name(dtype);
+  }
+  return {};
 }
 
 // What an operation may lose when its result is subnormal, also on hardware that flushes those to zero.
@@ -133,8 +139,8 @@ ScoreError score_error(std::span<const double> query, std::span<const double> ke
   double size = 0.0;
   for (std::size_t d = 0; d < query.size(); ++d) size += std::fabs(query[d] * key[d]);
   ScoreError e{reference::score(query, key, distance, rule), 0.0, 0.0};
-  // D products and sums; the scale, log2(e) and their product.
-  e.error = gamma(std::ssize(query) + 4, precision.work) * size * rule.scale;
+  // D products and sums; the scale, log2(e) and their product; the cache's scale in it.
+  e.error = gamma(std::ssize(query) + 4 + precision.cache_scale_roundings, precision.work) * size * rule.scale;
   const double capped = reference::score(query, key, 0, rule), bias = rule.alibi_slope * static_cast<double>(distance);
   // The cap never magnifies an error. Its argument is rounded up to three times, and y tanh'(y) <= tanh(y); tanh; the product.
   if (rule.soft_cap > 0.0) e.error += std::fabs(capped) * gamma(ceil_of(precision.transcendental_ulps) + 5, precision.work) + underflow(precision.work) * (1.0 + rule.soft_cap);
@@ -166,7 +172,7 @@ AttentionBounds attend_bounds(std::span<const double> query, const Matrix& keys,
   // arguments add up to the range of the scores at most.
   const double argument_error = 2.0 * score_error_most + 6.0 * u * largest_score;
   const double relative =
-      std::expm1(argument_error) + gamma((ceil_of(precision.transcendental_ulps) + 2) * (parts + 1) + keys.rows + 4, precision.work);
+      std::expm1(argument_error) + gamma((ceil_of(precision.transcendental_ulps) + 2) * (parts + 1) + keys.rows + 4 + precision.cache_scale_roundings, precision.work);
   for (std::size_t d = 0; d < exact.out.size(); ++d) {
     double size = 0.0;
     for (std::int64_t j = 0; j < keys.rows; ++j) size += weights[static_cast<std::size_t>(j)] * std::fabs(values.row(j)[d]);

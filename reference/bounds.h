@@ -20,9 +20,12 @@ struct Precision {
   double transcendental_ulps = 4.0;
   // Attention rescales its partial sums at most once per this many keys (a cell).
   std::int64_t attention_part_tokens = 16;
+  // What the scales of an FP8 cache add to each score and to each output: 1 for one more product. Keys and values are given unscaled
+  // times scale, exactly.
+  std::int64_t cache_scale_roundings = 0;
 };
 
-[[nodiscard]] double unit_roundoff(DType dtype);          // half a unit in the last place of 1: 2^-24, 2^-11, 2^-8
+[[nodiscard]] double unit_roundoff(DType dtype);          // half a unit in the last place of 1: 2^-24, 2^-11, 2^-8; e4m3 2^-4, e5m2 2^-3
 [[nodiscard]] double smallest_subnormal(DType dtype);     // half of it is the absolute error of a rounding that underflows
 [[nodiscard]] double gamma(std::int64_t n, DType dtype);  // ends the process when n u >= 1: no bound exists
 // Error of rounding a result near `value`, known with `error`, to `output`.

@@ -41,9 +41,9 @@ void kv_write(const kv::KvLayout& layout, std::span<std::byte> pool, const KvRow
                   static_cast<std::int32_t>(c / layout.head_dim),
                   static_cast<std::int32_t>(slot.value % layout.block_size),
                   static_cast<std::int32_t>(c % layout.head_dim)};
-      kv_write_element(layout, pool, e, rows.keys.at(t, c));
+      kv_write_element(layout, pool, e, rows.keys.at(t, c) / rows.scales.of(kv::Part::kKey, e.head));
       e.part = kv::Part::kValue;
-      kv_write_element(layout, pool, e, rows.values.at(t, c));
+      kv_write_element(layout, pool, e, rows.values.at(t, c) / rows.scales.of(kv::Part::kValue, e.head));
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "reference/fp8.h"
 
 namespace quire::reference {
 namespace {
@@ -49,12 +50,14 @@ double round_magnitude(const Format& f, double magnitude) {
 }  // namespace
 
 double round_to(DType dtype, double x) {
+  if (is_fp8(dtype)) return fp8_values(dtype)[fp8_encode(dtype, x)];
   const Format f = format_of(dtype);
   if (std::isnan(x) || std::isinf(x) || x == 0.0) return x;
   return std::copysign(round_magnitude(f, std::fabs(x)), x);
 }
 
 std::uint32_t encode(DType dtype, double x) {
+  if (is_fp8(dtype)) return fp8_encode(dtype, x);
   const Format f = format_of(dtype);
   const std::uint32_t all_ones_exponent = ((1u << f.exponent_bits) - 1u) << f.fraction_bits;
   if (std::isnan(x)) return all_ones_exponent | (1u << (f.fraction_bits - 1));
@@ -71,6 +74,7 @@ std::uint32_t encode(DType dtype, double x) {
 }
 
 double decode(DType dtype, std::uint32_t bits) {
+  if (is_fp8(dtype)) return fp8_values(dtype)[bits & 0xffu];
   const Format f = format_of(dtype);
   const std::uint32_t hidden = 1u << f.fraction_bits;
   const std::uint32_t fraction = bits & (hidden - 1u);

@@ -8,8 +8,8 @@
 
 namespace quire::reference {
 
-// `x` rounded once to `dtype` (kF32, kF16 or kBF16; anything else ends the process). Signed zeros and infinities keep their sign;
-// NaN stays NaN. Subnormals of the target exist (no flush to zero).
+// `x` rounded once to `dtype` (kF32, kF16, kBF16 or an FP8; anything else ends the process). Signed zeros and infinities keep their sign;
+// NaN stays NaN. Subnormals of the target exist (no flush to zero). FP8 saturates: fp8.h defines it.
 [[nodiscard]] double round_to(DType dtype, double x);
 
 // The bit pattern of round_to(dtype, x), in the low bits. NaN gives the quiet NaN with a clear sign and an otherwise empty payload.

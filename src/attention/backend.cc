@@ -8,16 +8,6 @@ namespace {
 using device::Geometry;
 using device::KernelId;
 
-// Ids of a kernel family follow each other by storage type: F32, F16, BF16 (kernel_id.h).
-KernelId typed(KernelId f32, DType t) {
-  QUIRE_CHECK(t == DType::kF32 || t == DType::kF16 || t == DType::kBF16);
-  const int step = t == DType::kF32 ? 0 : t == DType::kF16 ? 1 : 2;
-  return static_cast<KernelId>(static_cast<int>(f32) + step);
-}
-static_assert(static_cast<int>(KernelId::kAttnDecodeBF16) - static_cast<int>(KernelId::kAttnDecodeF32) == 2);
-static_assert(static_cast<int>(KernelId::kAttnPrefillBF16) - static_cast<int>(KernelId::kAttnPrefillF32) == 2);
-static_assert(static_cast<int>(KernelId::kAttnUnifiedBF16) - static_cast<int>(KernelId::kAttnUnifiedF32) == 2);
-
 }  // namespace
 
 void run_attention(device::Stream& stream, const BackendCaps& backend, const LayerAttention& a, const DeviceWork& work) {
@@ -35,7 +25,7 @@ void run_attention(device::Stream& stream, const BackendCaps& backend, const Lay
                .num_work = nullptr,
                .launch_units = 0,
                .block_table_stride = a.block_table_stride,
-               .kv = ops::layer_pool(layout, a.pool, a.layer),
+               .kv = ops::layer_pool(layout, a.pool, a.kv_scales, a.layer),
                .num_heads = a.num_heads,
                .head_dim = layout.head_dim,
                .block_size = layout.block_size,
@@ -51,11 +41,11 @@ void run_attention(device::Stream& stream, const BackendCaps& backend, const Lay
     stream.launch(kernel, Geometry{p.launch_units, std::int64_t{512} * layout.head_dim}, p);
   };
   if (backend.split == KernelSplit::kUnified) {
-    launch(typed(KernelId::kAttnUnifiedF32, layout.dtype), work.all, work.num_all, work.launch_all);
+    launch(device::for_storage(KernelId::kAttnUnifiedF32, layout.dtype), work.all, work.num_all, work.launch_all);
   } else {
-    launch(typed(KernelId::kAttnDecodeF32, layout.dtype), work.decode, work.num_parts, work.launch_parts);
+    launch(device::for_storage(KernelId::kAttnDecodeF32, layout.dtype), work.decode, work.num_parts, work.launch_parts);
     launch(KernelId::kAttnCombine, work.decode, work.num_decode, work.launch_combine);
-    launch(typed(KernelId::kAttnPrefillF32, layout.dtype), work.prefill, work.num_prefill, work.launch_prefill);
+    launch(device::for_storage(KernelId::kAttnPrefillF32, layout.dtype), work.prefill, work.num_prefill, work.launch_prefill);
   }
 }
 

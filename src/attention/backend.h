@@ -35,6 +35,7 @@ struct LayerAttention {
   float scale = 0.0f;                 // of scores
   const kv::KvLayout* layout = nullptr;
   void* pool = nullptr;               // the cache: layout->total_bytes()
+  const float* kv_scales = nullptr;   // as ops::layer_pool takes them
   std::int32_t layer = 0;
   MaskParams masks = {};
 };

@@ -8,4 +8,8 @@ namespace quire::attention {
 
 [[nodiscard]] std::span<const device::CpuKernel> cpu_kernels();
 
+// Its two parts, each beside its kernels.
+[[nodiscard]] std::span<const device::CpuKernel> cpu_float_kernels();  // caches of 16 and 32-bit floats, and combine
+[[nodiscard]] std::span<const device::CpuKernel> cpu_fp8_kernels();
+
 }  // namespace quire::attention

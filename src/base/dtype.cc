@@ -9,6 +9,9 @@ const char* dtype_name(DType t) {
     case DType::kF32: return "float32";
     case DType::kF16: return "float16";
     case DType::kBF16: return "bfloat16";
+    case DType::kFp8E4m3: return "float8_e4m3fn";
+    case DType::kFp8E4m3Fnuz: return "float8_e4m3fnuz";
+    case DType::kFp8E5m2: return "float8_e5m2";
     case DType::kI32: return "int32";
     case DType::kI64: return "int64";
     case DType::kU8: return "uint8";
@@ -17,7 +20,7 @@ const char* dtype_name(DType t) {
 }
 
 std::optional<DType> parse_dtype(std::string_view name) {
-  for (DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kI32, DType::kI64, DType::kU8})
+  for (const DType t : kDTypes)
     if (name == dtype_name(t)) return t;
   if (name == "float") return DType::kF32;
   if (name == "half") return DType::kF16;

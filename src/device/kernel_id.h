@@ -4,22 +4,25 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/dtype.h"
+
 namespace quire::device {
 
 // clang-format off
+// One kernel for each storage type of the KV cache, in the order of DType.
+#define QUIRE_CACHE_KERNELS(X, id, name)                                                      \
+  X(id##F32, name "_f32") X(id##F16, name "_f16") X(id##BF16, name "_bf16")                   \
+  X(id##E4m3, name "_e4m3") X(id##E4m3Fnuz, name "_e4m3fnuz") X(id##E5m2, name "_e5m2")
 #define QUIRE_KERNEL_LIST(X)                                                                  \
   X(GatherTokens, "gather_tokens")                                                            \
   X(EmbedF32, "embed_f32") X(EmbedF16, "embed_f16") X(EmbedBF16, "embed_bf16")                \
   X(RmsNorm, "rms_norm") X(AddRmsNorm, "add_rms_norm")                                        \
   X(LinearF32, "linear_f32") X(LinearF16, "linear_f16") X(LinearBF16, "linear_bf16")          \
-  X(RopeKvWriteF32, "qk_norm_rope_kv_write_f32") X(RopeKvWriteF16, "qk_norm_rope_kv_write_f16") \
-  X(RopeKvWriteBF16, "qk_norm_rope_kv_write_bf16")                                            \
-  X(AttnDecodeF32, "attention_decode_f32") X(AttnDecodeF16, "attention_decode_f16")           \
-  X(AttnDecodeBF16, "attention_decode_bf16") X(AttnCombine, "attention_decode_combine")       \
-  X(AttnPrefillF32, "attention_prefill_f32") X(AttnPrefillF16, "attention_prefill_f16")       \
-  X(AttnPrefillBF16, "attention_prefill_bf16")                                                \
-  X(AttnUnifiedF32, "attention_unified_f32") X(AttnUnifiedF16, "attention_unified_f16")       \
-  X(AttnUnifiedBF16, "attention_unified_bf16")                                                \
+  QUIRE_CACHE_KERNELS(X, RopeKvWrite, "qk_norm_rope_kv_write")                                \
+  QUIRE_CACHE_KERNELS(X, AttnDecode, "attention_decode")                                      \
+  X(AttnCombine, "attention_decode_combine")                                                  \
+  QUIRE_CACHE_KERNELS(X, AttnPrefill, "attention_prefill")                                    \
+  QUIRE_CACHE_KERNELS(X, AttnUnified, "attention_unified")                                    \
   X(SiluMul, "silu_mul") X(GatherRows, "gather_rows") X(Sample, "sample")
 // clang-format on
 
@@ -42,5 +45,14 @@ inline constexpr std::size_t kNumKernels = 0 QUIRE_KERNEL_LIST(X);
   }
   return "?";
 }
+
+// The kernel of a family for elements of `t`: ids of a family follow each other as the types do. `f32` is the family's first.
+[[nodiscard]] constexpr KernelId for_storage(KernelId f32, DType t) {
+  static_assert(static_cast<int>(DType::kF32) == 0 && static_cast<int>(DType::kBF16) == 2 && static_cast<int>(DType::kFp8E5m2) == 5);
+  return static_cast<KernelId>(static_cast<int>(f32) + static_cast<int>(t));
+}
+static_assert(for_storage(KernelId::kLinearF32, DType::kBF16) == KernelId::kLinearBF16);
+static_assert(for_storage(KernelId::kEmbedF32, DType::kBF16) == KernelId::kEmbedBF16);
+static_assert(for_storage(KernelId::kAttnUnifiedF32, DType::kFp8E5m2) == KernelId::kAttnUnifiedE5m2);
 
 }  // namespace quire::device

@@ -73,6 +73,9 @@ class DummyWeights final : public WeightSource {
           std::memcpy(out + 2 * i, &h, 2);
         });
         break;
+      case DType::kFp8E4m3:
+      case DType::kFp8E4m3Fnuz:
+      case DType::kFp8E5m2:
       case DType::kI32:
       case DType::kI64:
       case DType::kU8: QUIRE_CHECK(false) << "no dummy weights of " << dtype_name(dtype_);

@@ -35,6 +35,9 @@ std::optional<std::uint64_t> first_non_finite(DType dtype, std::span<const std::
     case DType::kF32: return scan<std::uint32_t>(bytes, 0x7f800000u);
     case DType::kF16: return scan<std::uint16_t>(bytes, 0x7c00u);
     case DType::kBF16: return scan<std::uint16_t>(bytes, 0x7f80u);
+    case DType::kFp8E4m3: return scan<std::uint8_t>(bytes, 0x7fu);  // no infinity: all ones are NaN
+    case DType::kFp8E5m2: return scan<std::uint8_t>(bytes, 0x7cu);
+    case DType::kFp8E4m3Fnuz:  // of no checkpoint
     case DType::kI32:
     case DType::kI64:
     case DType::kU8: break;

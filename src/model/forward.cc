@@ -25,7 +25,8 @@ void before_attention(device::Stream& stream, const ForwardModel& m, const StepV
                                               .slots = step.slots,
                                               .cos_sin = m.weights.cos_sin(),
                                               .num_heads = m.spec.num_heads,
-                                              .q = t.q},
+                                              .q = t.q,
+                                              .kv_scales = m.kv.scales()},
                              m.kv.layout(), m.kv.data(), layer);
 }
 
@@ -68,6 +69,7 @@ void forward_attention(device::Stream& stream, const ForwardModel& m, const Step
                                                      .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(m.spec.head_dim))),
                                                      .layout = &m.kv.layout(),
                                                      .pool = m.kv.data(),
+                                                     .kv_scales = m.kv.scales(),
                                                      .layer = layer},
                            step.work);
 }

@@ -23,6 +23,9 @@ std::span<const device::CpuKernel> cpu_kernels() {
       device::CpuKernel{KernelId::kRopeKvWriteF32, cpu_rope_kv_write_f32},
       device::CpuKernel{KernelId::kRopeKvWriteF16, cpu_rope_kv_write_f16},
       device::CpuKernel{KernelId::kRopeKvWriteBF16, cpu_rope_kv_write_bf16},
+      device::CpuKernel{KernelId::kRopeKvWriteE4m3, cpu_rope_kv_write_e4m3},
+      device::CpuKernel{KernelId::kRopeKvWriteE4m3Fnuz, cpu_rope_kv_write_e4m3fnuz},
+      device::CpuKernel{KernelId::kRopeKvWriteE5m2, cpu_rope_kv_write_e5m2},
       device::CpuKernel{KernelId::kSiluMul, cpu_silu_mul},
       device::CpuKernel{KernelId::kSample, cpu_sample},
   };

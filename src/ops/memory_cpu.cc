@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/dtype.h"
+#include "base/fp8.h"
 #include "ops/cpu_kernels.h"
 #include "ops/params.h"
 
@@ -16,6 +17,11 @@ inline float as_float(Float16 x) { return to_float(x); }
 inline void round_to(float x, float& out) { out = x; }
 inline void round_to(float x, BFloat16& out) { out = to_bfloat16(x); }
 inline void round_to(float x, Float16& out) { out = to_float16(x); }
+template <class T>
+inline void round_to(float x, T& out) { out = to_fp8<T>(x); }
+
+template <class T>
+inline constexpr bool kScaled = sizeof(T) == 1;  // FP8 elements are stored divided by their head's scale
 
 template <class T>
 void embed_rows(const EmbedParams& p, std::int64_t begin, std::int64_t end) {
@@ -67,16 +73,23 @@ void write_token(const RopeKvWriteParams& p, const float* k, const float* v, con
   float rotated[kMaxHeadDim];
   for (std::int64_t h = 0; h < p.kv.num_kv_heads; ++h) {
     normed_rotation(k + h * p.head_dim, p.k_norm, p, cos_sin, rotated);
+    const float* values = v + h * p.head_dim;
     T* key = base + h * head_stride + t;
-    for (std::int32_t i = 0; i < p.head_dim; ++i) round_to(rotated[i], key[i * kCellTokens]);
     T* value = base + (p.kv.num_kv_heads + h) * head_stride + t * p.head_dim;
-    for (std::int32_t i = 0; i < p.head_dim; ++i) round_to(v[h * p.head_dim + i], value[i]);
+    if constexpr (kScaled<T>) {
+      for (std::int32_t i = 0; i < p.head_dim; ++i) round_to(rotated[i] / p.kv.key_scales[h], key[i * kCellTokens]);
+      for (std::int32_t i = 0; i < p.head_dim; ++i) round_to(values[i] / p.kv.value_scales[h], value[i]);
+    } else {
+      for (std::int32_t i = 0; i < p.head_dim; ++i) round_to(rotated[i], key[i * kCellTokens]);
+      for (std::int32_t i = 0; i < p.head_dim; ++i) round_to(values[i], value[i]);
+    }
   }
 }
 
 template <class T>
 void rope_kv_write(const RopeKvWriteParams& p, std::int64_t begin, std::int64_t end) {
   QUIRE_CHECK_LE(p.head_dim, kMaxHeadDim);
+  QUIRE_CHECK_EQ(kScaled<T>, p.kv.key_scales != nullptr && p.kv.value_scales != nullptr) << "scales belong to FP8";
   const std::int64_t q_size = std::int64_t{p.num_heads} * p.head_dim, kv_size = std::int64_t{p.kv.num_kv_heads} * p.head_dim;
   for (std::int64_t token = begin; token < end; ++token) {
     const float* qkv = p.qkv + token * (q_size + 2 * kv_size);
@@ -111,5 +124,8 @@ void cpu_embed_bf16(const void* p, std::int64_t b, std::int64_t e) { embed_rows<
 void cpu_rope_kv_write_f32(const void* p, std::int64_t b, std::int64_t e) { rope_kv_write<float>(*static_cast<const RopeKvWriteParams*>(p), b, e); }
 void cpu_rope_kv_write_f16(const void* p, std::int64_t b, std::int64_t e) { rope_kv_write<Float16>(*static_cast<const RopeKvWriteParams*>(p), b, e); }
 void cpu_rope_kv_write_bf16(const void* p, std::int64_t b, std::int64_t e) { rope_kv_write<BFloat16>(*static_cast<const RopeKvWriteParams*>(p), b, e); }
+void cpu_rope_kv_write_e4m3(const void* p, std::int64_t b, std::int64_t e) { rope_kv_write<Fp8E4m3>(*static_cast<const RopeKvWriteParams*>(p), b, e); }
+void cpu_rope_kv_write_e4m3fnuz(const void* p, std::int64_t b, std::int64_t e) { rope_kv_write<Fp8E4m3Fnuz>(*static_cast<const RopeKvWriteParams*>(p), b, e); }
+void cpu_rope_kv_write_e5m2(const void* p, std::int64_t b, std::int64_t e) { rope_kv_write<Fp8E5m2>(*static_cast<const RopeKvWriteParams*>(p), b, e); }
 
 }  // namespace quire::ops

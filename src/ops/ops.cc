@@ -1,5 +1,7 @@
 #include "ops/ops.h"
 
+#include "kv/store/kv_format.h"
+
 namespace quire::ops {
 namespace {
 
@@ -10,17 +12,6 @@ void check_f32(const ActTensor& t, std::int64_t rows, std::int64_t columns) {
   QUIRE_CHECK(t.format == ActFormat::kF32 && t.values.dtype == DType::kF32 && t.values.rank == 2 && t.values.is_dense()) << t.values.describe();
   QUIRE_CHECK_EQ(t.rows(), rows) << t.values.describe();
   QUIRE_CHECK_EQ(t.columns(), columns) << t.values.describe();
-}
-
-// One of three ids by storage type.
-KernelId by_storage(DType t, KernelId f32, KernelId f16, KernelId bf16) {
-  switch (t) {
-    case DType::kF32: return f32;
-    case DType::kF16: return f16;
-    case DType::kBF16: return bf16;
-    default: QUIRE_CHECK(false) << "no kernel for storage " << dtype_name(t);
-  }
-  return f32;
 }
 
 // Rows of a linear are handed out in chunks: long enough to reuse a weight panel from the second-level cache, short enough to share out.
@@ -34,7 +25,7 @@ void gather_tokens(Stream& stream, const GatherTokensParams& params, std::int64_
 
 void embed(Stream& stream, const std::int32_t* token_ids, const EmbeddingTable& table, const ActTensor& out) {
   check_f32(out, out.rows(), table.hidden);
-  const KernelId id = by_storage(storage_dtype(table.format), KernelId::kEmbedF32, KernelId::kEmbedF16, KernelId::kEmbedBF16);
+  const KernelId id = device::for_storage(KernelId::kEmbedF32, storage_dtype(table.format));
   stream.launch(id, Geometry{out.rows(), table.hidden}, EmbedParams{token_ids, table.data, out.f32(), table.hidden, table.panel, table.vocab});
 }
 
@@ -55,14 +46,18 @@ void linear(Stream& stream, const ActTensor& x, const Weight& w, const ActTensor
   check_f32(x, x.rows(), w.k);
   check_f32(y, x.rows(), w.n);
   const std::int64_t panels = (w.n + kPanel - 1) / kPanel, chunks = (x.rows() + kLinearRows - 1) / kLinearRows;
-  const KernelId id = by_storage(storage_dtype(w.format), KernelId::kLinearF32, KernelId::kLinearF16, KernelId::kLinearBF16);
+  const KernelId id = device::for_storage(KernelId::kLinearF32, storage_dtype(w.format));
   const std::int64_t rows = x.rows() < kLinearRows ? x.rows() : kLinearRows;
   stream.launch(id, Geometry{panels * chunks, rows * kPanel * w.k / 8}, LinearParams{x.f32(), w.packed, w.bias, y.f32(), x.rows(), w.n, w.k, w.n});
 }
 
-KvPool layer_pool(const kv::KvLayout& layout, void* pool, std::int32_t layer) {
+KvPool layer_pool(const kv::KvLayout& layout, void* pool, const float* scales, std::int32_t layer) {
+  QUIRE_CHECK(kv::kv_format_of(layout.dtype).has_value()) << "no cache of " << dtype_name(layout.dtype);
+  QUIRE_CHECK_EQ(is_fp8(layout.dtype), scales != nullptr) << "scales belong to FP8";
+  const float* layer_scales = scales == nullptr ? nullptr : scales + std::int64_t{layer} * 2 * layout.num_kv_heads;
   auto* base = static_cast<std::byte*>(pool) + layer * layout.layer_elements() * static_cast<std::int64_t>(dtype_bytes(layout.dtype));
-  return KvPool{base, layout.block_elements(), layout.cell_elements(), static_cast<std::int32_t>(layout.cells_per_block()), layout.num_kv_heads};
+  return KvPool{base, layout.block_elements(), layout.cell_elements(), static_cast<std::int32_t>(layout.cells_per_block()), layout.num_kv_heads,
+                layer_scales, layer_scales == nullptr ? nullptr : layer_scales + layout.num_kv_heads};
 }
 
 void qk_norm_rope_kv_write(Stream& stream, const RopeKvWrite& a, const kv::KvLayout& layout, void* pool, std::int32_t layer) {
@@ -70,9 +65,9 @@ void qk_norm_rope_kv_write(Stream& stream, const RopeKvWrite& a, const kv::KvLay
   const std::int64_t tokens = a.qkv.rows(), d = layout.head_dim;
   check_f32(a.qkv, tokens, (a.num_heads + 2 * layout.num_kv_heads) * d);
   check_f32(a.q, tokens, a.num_heads * d);
-  const KernelId id = by_storage(layout.dtype, KernelId::kRopeKvWriteF32, KernelId::kRopeKvWriteF16, KernelId::kRopeKvWriteBF16);
+  const KernelId id = device::for_storage(KernelId::kRopeKvWriteF32, layout.dtype);
   stream.launch(id, Geometry{tokens, 4 * a.qkv.columns()},
-                RopeKvWriteParams{a.qkv.f32(), a.positions, a.slots, a.cos_sin, a.q_norm, a.k_norm, a.q.f32(), layer_pool(layout, pool, layer), a.num_heads,
+                RopeKvWriteParams{a.qkv.f32(), a.positions, a.slots, a.cos_sin, a.q_norm, a.k_norm, a.q.f32(), layer_pool(layout, pool, a.kv_scales, layer), a.num_heads,
                                   layout.head_dim, layout.block_size, a.norm_eps});
 }
 

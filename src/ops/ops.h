@@ -41,9 +41,10 @@ struct RopeKvWrite {
   float norm_eps = 0.0f;
   std::int32_t num_heads = 0;
   ActTensor q;                    // out: [tokens, heads * head_dim]
+  const float* kv_scales = nullptr;  // as layer_pool takes them
 };
 // Optional per-head norms of q and k, rotary embedding (pairs i and i + head_dim/2), and the write of k and v into their cells of
-// `layer`, in the pool's storage type. Attention reads everything back from there.
+// `layer`, in the pool's storage type (FP8: divided by the head's scale first). Attention reads everything back from there.
 void qk_norm_rope_kv_write(Stream& stream, const RopeKvWrite& args, const kv::KvLayout& layout, void* pool, std::int32_t layer);
 
 // y = silu(gate) * up; gate_up [rows, 2n].
@@ -52,7 +53,8 @@ void silu_mul(Stream& stream, const ActTensor& gate_up, const ActTensor& y);
 // y[i] = x[rows[i]]; rows[i] = -1 gives zeros.
 void gather_rows(Stream& stream, const ActTensor& x, const std::int32_t* rows, const ActTensor& y);
 
-// The layer's part of the pool as kernels address it.
-[[nodiscard]] KvPool layer_pool(const kv::KvLayout& layout, void* pool, std::int32_t layer);
+// The layer's part of the pool as kernels address it. `scales` [num_layers, 2, num_kv_heads]: of keys, then of values; FP8 needs them,
+// other elements have none (nullptr).
+[[nodiscard]] KvPool layer_pool(const kv::KvLayout& layout, void* pool, const float* scales, std::int32_t layer);
 
 }  // namespace quire::ops

@@ -47,6 +47,7 @@ struct KvPool {
   std::int64_t cell_elements;    // 16 * head_dim
   std::int32_t cells_per_block;
   std::int32_t num_kv_heads;
+  const float *key_scales, *value_scales;  // [num_kv_heads] each: element = stored number * scale; nullptr: not scaled
 };
 
 struct RopeKvWriteParams {

@@ -40,7 +40,7 @@ const std::vector<std::pair<std::int32_t, std::int32_t>> kLens = {{1, 513}, {70,
 
 TEST(Masks, SlidingWindow) {
   auto rng = test::seeded_rng();
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kFp8E4m3}) {
     const auto b = test::make_kv_batch(ShapeCase{.dtype = dtype, .head_dim = 24, .block_size = 32, .lens = kLens}.kv_case(), rng);
     for (const std::int64_t window : {1, 2, 5, 15, 16, 17, 31, 63, 64, 65, 200, 512, 513}) check(b, {.window = window});
   }
@@ -173,7 +173,7 @@ TEST(MasksProperty, RandomShapesAndMasksCombined) {
   auto rng = test::seeded_rng();
   for (int round = 0; round < 40; ++round) {
     const std::int32_t kv_heads = 1 + static_cast<std::int32_t>(rng() % 3), group = 1 + static_cast<std::int32_t>(rng() % 9);
-    test::KvCase c = ShapeCase{.dtype = std::array{DType::kF32, DType::kF16, DType::kBF16}[rng() % 3], .num_heads = kv_heads * group, .num_kv_heads = kv_heads,
+    test::KvCase c = ShapeCase{.dtype = std::array{DType::kF32, DType::kF16, DType::kBF16, DType::kFp8E4m3, DType::kFp8E4m3Fnuz, DType::kFp8E5m2}[rng() % 6], .num_heads = kv_heads * group, .num_kv_heads = kv_heads,
                                .head_dim = 8 + 2 * static_cast<std::int32_t>(rng() % 30), .block_size = 16 * (1 + static_cast<std::int32_t>(rng() % 5)), .padding_rows = 2}.kv_case();
     const std::int32_t longest = round % 4 == 0 ? 700 : 130;
     test::randomise_lengths(c, rng, round % 4 == 0 ? 2 : 5, longest);

@@ -119,6 +119,7 @@ void AttentionStep::launch(device::Stream& s, const std::string& backend, std::i
   a.scale = scale;
   a.layout = &b.layout;
   a.pool = pool.data();
+  a.kv_scales = b.kv_scales.empty() ? nullptr : b.kv_scales.data();
   a.layer = b.shape.layer;
   a.masks = masks;
   attention::run_attention(s, backend_named(backend), a, work(extra));
@@ -150,6 +151,7 @@ void expect_right(const KvBatch& b, float scale, const reference::AttentionMasks
   const std::int64_t d = b.shape.head_dim, group = b.shape.num_heads / b.shape.num_kv_heads;
   Precision precision;
   precision.attention_part_tokens = attention::kTileTokens;
+  precision.cache_scale_roundings = is_fp8(b.shape.dtype) ? 1 : 0;
   std::vector<double> want(got.size(), std::nan("")), bounds(got.size(), 0.0);  // rows of no sequence keep their poison
   for (std::size_t s = 0; s < b.shape.seq_lens.size(); ++s)
     for (std::int64_t i = 0; i < b.shape.query_lens[s]; ++i)

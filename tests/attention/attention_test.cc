@@ -25,7 +25,7 @@ constexpr std::int32_t kHeadDims[] = {8, 16, 32, 64, 80, 96, 112, 120, 128, 160,
 constexpr std::int32_t kGroups[] = {1, 2, 3, 4, 7, 8, 16, 32};
 constexpr std::int32_t kBlockSizes[] = {16, 32, 48, 64, 128};
 constexpr std::int32_t kLengths[] = {1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129};
-constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kFp8E4m3, DType::kFp8E4m3Fnuz, DType::kFp8E5m2};
 
 // Every head size with every group; storage, block size and lengths rotate.
 class HeadDims : public ::testing::TestWithParam<std::int32_t> {};
@@ -33,7 +33,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, HeadDims, ::testing::ValuesIn(kHeadDims));
 TEST_P(HeadDims, EveryGroup) {
   auto rng = test::seeded_rng();
   for (const std::int32_t group : kGroups) {
-    ShapeCase c{.dtype = kTypes[rng() % 3], .head_dim = GetParam(), .block_size = kBlockSizes[rng() % 5]};
+    ShapeCase c{.dtype = kTypes[rng() % 6], .head_dim = GetParam(), .block_size = kBlockSizes[rng() % 5]};
     c.num_kv_heads = group <= 4 ? 2 : 1;
     c.num_heads = group * c.num_kv_heads;
     const auto length = [&] { return kLengths[rng() % 11]; };
@@ -55,7 +55,7 @@ TEST(AttentionReference, AroundTilesAndPartitions) {
   auto rng = test::seeded_rng();
   for (const std::int32_t n : {63, 64, 65, 511, 512, 513, 575, 577, 1023, 1024, 1025, 1100})
     for (const std::int32_t group : {1, 3, 8}) {
-      ShapeCase c{.dtype = kTypes[rng() % 3], .num_heads = group, .num_kv_heads = 1, .head_dim = 32, .block_size = kBlockSizes[rng() % 5]};
+      ShapeCase c{.dtype = kTypes[rng() % 6], .num_heads = group, .num_kv_heads = 1, .head_dim = 32, .block_size = kBlockSizes[rng() % 5]};
       c.lens = {{1, n}, {4, n + 1}};
       check(c, rng);
     }
@@ -70,7 +70,7 @@ TEST(AttentionReference, LargeScores) {
 TEST(AttentionReference, RandomRaggedBatches) {
   auto rng = test::seeded_rng();
   for (int round = 0; round < 12; ++round) {
-    test::KvCase c = ShapeCase{.dtype = kTypes[round % 3], .num_heads = 6, .num_kv_heads = 2, .head_dim = 16, .block_size = kBlockSizes[rng() % 5], .padding_rows = 3}.kv_case();
+    test::KvCase c = ShapeCase{.dtype = kTypes[round % 6], .num_heads = 6, .num_kv_heads = 2, .head_dim = 16, .block_size = kBlockSizes[rng() % 5], .padding_rows = 3}.kv_case();
     test::randomise_lengths(c, rng, 7, 90);
     const test::KvBatch b = test::make_kv_batch(c, rng);
     test::AttentionStep step(b);

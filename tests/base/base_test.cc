@@ -17,7 +17,7 @@ namespace quire {
 namespace {
 
 TEST(DTypeNames, RoundTrip) {
-  for (DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kI32, DType::kI64, DType::kU8}) EXPECT_EQ(parse_dtype(dtype_name(t)), t);
+  for (const DType t : kDTypes) EXPECT_EQ(parse_dtype(dtype_name(t)), t);
   EXPECT_EQ(parse_dtype("half"), DType::kF16);
   EXPECT_EQ(parse_dtype("float"), DType::kF32);
   EXPECT_FALSE(parse_dtype("fp16").has_value());

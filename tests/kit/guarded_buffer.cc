@@ -23,7 +23,7 @@ std::uint32_t element_bits(std::span<const std::byte> bytes, std::size_t first, 
 }  // namespace
 
 void poison(std::span<std::byte> bytes, DType dtype) {
-  std::memset(bytes.data(), 0xff, bytes.size());
+  std::memset(bytes.data(), dtype == DType::kFp8E4m3Fnuz ? 0x80 : 0xff, bytes.size());
   const std::size_t width = dtype_bytes(dtype);
   for (std::size_t i = 0; i + width <= bytes.size(); i += width) QUIRE_CHECK(std::isnan(reference::decode(dtype, element_bits(bytes, i, width))));
 }

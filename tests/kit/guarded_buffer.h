@@ -10,7 +10,7 @@
 
 namespace quire::test {
 
-// Fills with NaN of `dtype` (kF32, kF16, kBF16) and asserts, by reading back, that it is NaN.
+// Fills with NaN of `dtype` (a float type) and asserts, by reading back, that it is NaN.
 void poison(std::span<std::byte> bytes, DType dtype);
 
 class GuardedBuffer {

@@ -1,6 +1,8 @@
 #include "kit/kv_fixture.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/check.h"
@@ -13,10 +15,36 @@ namespace {
 
 using reference::Matrix;
 
-Matrix random_matrix(std::int64_t rows, std::int64_t cols, const KvCase& c, std::mt19937_64& rng) {
-  std::normal_distribution<double> normal(0.0, c.magnitude);
+Matrix random_matrix(std::int64_t rows, std::int64_t cols, DType dtype, double magnitude, std::mt19937_64& rng) {
+  std::normal_distribution<double> normal(0.0, magnitude);
   Matrix m(rows, cols);
-  for (double& v : m.values) v = reference::round_to(c.dtype, normal(rng));
+  for (double& v : m.values) v = reference::round_to(dtype, normal(rng));
+  return m;
+}
+
+// Scales over six binades, no powers of two, other ones for every head and part.
+void add_scales(KvBatch& b, std::mt19937_64& rng) {
+  const KvCase& c = b.shape;
+  if (!is_fp8(c.dtype)) return;
+  const auto heads = static_cast<std::size_t>(c.num_kv_heads);
+  b.kv_scales.assign(static_cast<std::size_t>(c.num_layers) * 2 * heads, std::numeric_limits<float>::quiet_NaN());
+  std::uniform_real_distribution<float> exponent(-5.0f, 1.0f);
+  for (std::size_t i = 0; i < 2 * heads; ++i) {
+    const float scale = std::exp2(exponent(rng));
+    b.kv_scales[static_cast<std::size_t>(c.layer) * 2 * heads + i] = scale;
+    (i < heads ? b.scales.keys : b.scales.values).push_back(static_cast<double>(scale));
+  }
+}
+
+// Numbers that the cache holds exactly: stored ones of standard deviation magnitude / scale, times the scale.
+Matrix cached_matrix(const KvBatch& b, kv::Part part, std::int64_t rows, std::mt19937_64& rng) {
+  const KvCase& c = b.shape;
+  Matrix m = random_matrix(rows, std::int64_t{c.num_kv_heads} * c.head_dim, DType::kF32, c.magnitude, rng);
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t i = 0; i < m.cols; ++i) {
+      const double scale = b.scales.of(part, static_cast<std::int32_t>(i / c.head_dim));
+      m.at(r, i) = reference::round_to(c.dtype, m.at(r, i) / scale) * scale;
+    }
   return m;
 }
 
@@ -112,13 +140,13 @@ KvBatch make_kv_batch(const KvCase& c, std::mt19937_64& rng, Cached cached) {
   b.layout = kv::KvLayout{c.num_layers, c.num_kv_heads, c.head_dim,   c.block_size, static_cast<std::int64_t>(blocks.ids.size()),
                           c.dtype,      c.key_order,    c.value_order};
   add_sequences(b, blocks);
-  const std::int64_t kv_width = std::int64_t{c.num_kv_heads} * c.head_dim;
-  b.queries = random_matrix(b.batch.query_start_loc.back(), std::int64_t{c.num_heads} * c.head_dim, c, rng);
-  b.keys = random_matrix(b.token_start.back(), kv_width, c, rng);
-  b.values = random_matrix(b.token_start.back(), kv_width, c, rng);
+  add_scales(b, rng);
+  b.queries = random_matrix(b.batch.query_start_loc.back(), std::int64_t{c.num_heads} * c.head_dim, is_fp8(c.dtype) ? DType::kF32 : c.dtype, c.magnitude, rng);
+  b.keys = cached_matrix(b, kv::Part::kKey, b.token_start.back(), rng);
+  b.values = cached_matrix(b, kv::Part::kValue, b.token_start.back(), rng);
   b.pool.resize(static_cast<std::size_t>(b.layout.total_bytes()));
   poison(b.pool, c.dtype);
-  reference::kv_write(b.layout, b.pool, {c.layer, b.keys, b.values, cached_slots(b, cached)});
+  reference::kv_write(b.layout, b.pool, {c.layer, b.keys, b.values, cached_slots(b, cached), b.scales});
   return b;
 }
 
@@ -158,6 +186,6 @@ std::vector<std::int32_t> KvBatch::flat_block_table() const {
   return out;
 }
 
-reference::PagedAttention KvBatch::question(double scale) const { return {layout, pool, shape.layer, shape.num_heads, scale}; }
+reference::PagedAttention KvBatch::question(double scale) const { return {layout, pool, shape.layer, shape.num_heads, scale, {}, scales}; }
 
 }  // namespace quire::test

@@ -15,7 +15,7 @@
 namespace quire::test {
 
 struct KvCase {
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;  // of the cache, and of queries (FP8: float32)
   std::int32_t num_layers = 2, layer = 1;  // cells of the other layers stay NaN
   std::int32_t num_heads = 4, num_kv_heads = 2, head_dim = 64, block_size = 16;
   kv::CellOrder key_order = kv::CellOrder::kDimMajor, value_order = kv::CellOrder::kTokenMajor;
@@ -33,8 +33,11 @@ struct KvBatch {
   kv::KvLayout layout;
   std::vector<std::byte> pool;      // layout.total_bytes(); NaN wherever no token was written
   reference::AttentionBatch batch;  // padding rows included; tables have spare entries, which name NaN blocks
+  // FP8: random scales per head, [num_layers, 2, num_kv_heads] as the engine has them, NaN for the other layers; else empty.
+  std::vector<float> kv_scales;
+  reference::KvScales scales;       // those of `shape.layer`
   reference::Matrix queries;        // [rows, num_heads * head_dim], values of `dtype`
-  // One row per cached token, sequence after sequence in position order; values of `dtype`.
+  // One row per cached token, sequence after sequence in position order; values of `dtype` (times their scale).
   reference::Matrix keys, values;         // [tokens, num_kv_heads * head_dim]
   std::vector<SlotId> slots;              // [tokens]
   std::vector<std::int32_t> token_start;  // [sequences + 1], first row of each sequence in keys, values and slots

@@ -33,9 +33,12 @@ inline constexpr KvFormat kKvFormats[] = {KvFormat::kF32, KvFormat::kF16, KvForm
 
 [[nodiscard]] constexpr bool is_fp8(KvFormat f) { return f == KvFormat::kFp8E4m3 || f == KvFormat::kFp8E4m3Fnuz || f == KvFormat::kFp8E5m2; }
 
-// The format of elements that the CPU kernels store as `t`; nullopt: no cache is made of these.
+// The format of a cache of such elements; nullopt: no cache is made of these.
 [[nodiscard]] constexpr std::optional<KvFormat> kv_format_of(DType t) {
   switch (t) {
+    case DType::kFp8E4m3: return KvFormat::kFp8E4m3;
+    case DType::kFp8E4m3Fnuz: return KvFormat::kFp8E4m3Fnuz;
+    case DType::kFp8E5m2: return KvFormat::kFp8E5m2;
     case DType::kF32: return KvFormat::kF32;
     case DType::kF16: return KvFormat::kF16;
     case DType::kBF16: return KvFormat::kBF16;
