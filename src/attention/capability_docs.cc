@@ -56,7 +56,7 @@ std::string capabilities_markdown() {
       "## Devices\n\n| name | platform | wave width | e4m3 in the cache | FP8 conversion | |\n|---|---|---|---|---|---|\n";
   for (const DeviceFamily& f : device_families())
     out += "| " + std::string(f.name) + " | " + platform_name(f.platform) + " | " + (f.wave_width == 0 ? "-" : std::to_string(f.wave_width)) + " | " +
-           (f.fp8 == Fp8Encoding::kFnuz ? "FNUZ" : "OCP") + " | " + (f.fp8_hardware == Fp8Hardware::kNone ? "software" : "hardware") + " | " + std::string(f.summary) + " |\n";
+           (f.fp8 == Fp8Encoding::kFnuz ? "FNUZ" : f.fp8 == Fp8Encoding::kOcp ? "OCP" : "OCP (FNUZ when asked for)") + " | " + (f.fp8_hardware == Fp8Hardware::kNone ? "software" : "hardware") + " | " + std::string(f.summary) + " |\n";
   out += "\n## Backends, in order of preference\n";
   for (const BackendCaps& row : backend_table()) out += row_section(row);
   return out;

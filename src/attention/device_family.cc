@@ -11,7 +11,7 @@ constexpr auto kSoft = Fp8Hardware::kNone;
 constexpr auto kHard = Fp8Hardware::kConversion;
 
 constexpr std::array kFamilies = {
-    DeviceFamily{"cpu", kCpu, 0, kOcp, kSoft, "x86-64, any instruction set"},
+    DeviceFamily{"cpu", kCpu, 0, Fp8Encoding::kEither, kSoft, "x86-64, any instruction set"},
     DeviceFamily{"sm80", kCuda, 32, kOcp, kSoft, "NVIDIA A100"},
     DeviceFamily{"sm89", kCuda, 32, kOcp, kHard, "NVIDIA L4, L40, RTX 40"},
     DeviceFamily{"sm90", kCuda, 32, kOcp, kHard, "NVIDIA H100, H200"},

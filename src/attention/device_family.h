@@ -12,7 +12,11 @@ enum class Platform : std::uint8_t { kCpu, kCuda, kInstinct, kRadeon };
 [[nodiscard]] const char* platform_name(Platform p);  // "CPU", "CUDA", "ROCm Instinct", "ROCm Radeon"
 [[nodiscard]] constexpr bool is_rocm(Platform p) { return p == Platform::kInstinct || p == Platform::kRadeon; }
 
-enum class Fp8Encoding : std::uint8_t { kOcp, kFnuz };
+enum class Fp8Encoding : std::uint8_t {
+  kOcp,
+  kFnuz,
+  kEither,  // conversion is ordinary code: OCP, unless FNUZ is asked for
+};
 enum class Fp8Hardware : std::uint8_t { kNone, kConversion };  // kNone: stored FP8 is converted by ordinary instructions
 
 struct DeviceFamily {
@@ -23,7 +27,13 @@ struct DeviceFamily {
   Fp8Hardware fp8_hardware;
   std::string_view summary;
 
+  // What "fp8" and "fp8_e4m3" mean here.
   [[nodiscard]] constexpr kv::KvFormat e4m3() const { return fp8 == Fp8Encoding::kFnuz ? kv::KvFormat::kFp8E4m3Fnuz : kv::KvFormat::kFp8E4m3; }
+  // False: the other encoding of e4m3.
+  [[nodiscard]] constexpr bool stores(kv::KvFormat f) const {
+    if (f == kv::KvFormat::kFp8E4m3) return fp8 != Fp8Encoding::kFnuz;
+    return f != kv::KvFormat::kFp8E4m3Fnuz || fp8 != Fp8Encoding::kOcp;
+  }
 };
 
 [[nodiscard]] std::span<const DeviceFamily> device_families();

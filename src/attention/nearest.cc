@@ -72,10 +72,7 @@ struct Moves {
         if (!query_fits(q.query_dtype)) q.query_dtype = t;
       say("queries in", dtype_name(q.query_dtype), dtype_name(was));
     }
-    const auto format_fits = [&](kv::KvFormat f) {
-      const bool other_e4m3 = (f == kv::KvFormat::kFp8E4m3 || f == kv::KvFormat::kFp8E4m3Fnuz) && f != device.e4m3();
-      return !other_e4m3 && all_phases(row, [&](const PhaseCaps& c) { return c.takes_format(f); });
-    };
+    const auto format_fits = [&](kv::KvFormat f) { return device.stores(f) && all_phases(row, [&](const PhaseCaps& c) { return c.takes_format(f); }); };
     if (format_fits(q.kv_format)) return;
     const kv::KvFormat was = q.kv_format;
     if (is_fp8(was)) q.kv_format = device.e4m3();  // the same width first

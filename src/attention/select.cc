@@ -185,8 +185,7 @@ std::vector<Reason> reasons_against(const BackendCaps& row, const AttnProblem& q
   if (!row.on(family)) reasons.push_back({{true, true, true}, "device " + std::string(family) + " is not among " + families_text(row)});
   check_heads(q, reasons);
   const DeviceFamily* device = find_device_family(family);
-  const bool e4m3 = q.kv_format == kv::KvFormat::kFp8E4m3 || q.kv_format == kv::KvFormat::kFp8E4m3Fnuz;
-  if (device != nullptr && e4m3 && q.kv_format != device->e4m3())
+  if (device != nullptr && !device->stores(q.kv_format))
     reasons.push_back({{true, true, true}, std::string("KV ") + kv::kv_format_name(q.kv_format) + ": " + std::string(family) + " stores " + kv::kv_format_name(device->e4m3())});
   PhaseReasons phases(reasons);
   for (const Phase p : kPhases) check_phase(row.phase(p), p, q, phases);

@@ -20,10 +20,10 @@ constexpr std::string_view kRocmFamilies[] = {"gfx90a", "gfx942", "gfx950", "gfx
 constexpr DType kFloats[] = {DType::kF32, DType::kF16, DType::kBF16};
 constexpr DType kHalves[] = {DType::kF16, DType::kBF16};
 
-constexpr KvFormat kCpuFormats[] = {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16};
 constexpr KvFormat kGpuFormats[] = {KvFormat::kF16, KvFormat::kBF16, KvFormat::kFp8E4m3, KvFormat::kFp8E5m2};
 constexpr KvFormat kSm90PrefillFormats[] = {KvFormat::kBF16, KvFormat::kFp8E4m3, KvFormat::kFp8E5m2};
 constexpr KvFormat kRocmFastFormats[] = {KvFormat::kF16, KvFormat::kBF16, KvFormat::kFp8E4m3, KvFormat::kFp8E4m3Fnuz};
+// Everything: on the CPU, and in the kernels that convert without hardware.
 constexpr KvFormat kGenericFormats[] = {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16, KvFormat::kFp8E4m3, KvFormat::kFp8E4m3Fnuz, KvFormat::kFp8E5m2};
 constexpr KvFormat kCudaGenericFormats[] = {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16, KvFormat::kFp8E4m3, KvFormat::kFp8E5m2};
 
@@ -35,7 +35,7 @@ constexpr std::int32_t kRocmFastBlocks[] = {16, 32};
 constexpr MaskSet kEveryMask = {Mask::kSlidingWindow, Mask::kChunkedLocal, Mask::kAlibi, Mask::kSoftCap, Mask::kSinks};
 
 constexpr PhaseCaps kCpuPhase = {
-    .min_head_dim = 8, .max_head_dim = kMaxHeadDim, .head_dim_multiple = 2, .max_group = kMaxGroup, .query_dtypes = kFloats, .kv_formats = kCpuFormats, .masks = kEveryMask};
+    .min_head_dim = 8, .max_head_dim = kMaxHeadDim, .head_dim_multiple = 2, .max_group = kMaxGroup, .query_dtypes = kFloats, .kv_formats = kGenericFormats, .masks = kEveryMask};
 constexpr PhaseCaps kSm90Decode = {.head_sizes = kSm90Heads, .query_dtypes = kHalves, .kv_formats = kGpuFormats, .masks = kEveryMask};
 constexpr PhaseCaps kSm90Prefill = {.head_sizes = kSm90Heads, .query_dtypes = kHalves, .kv_formats = kSm90PrefillFormats, .masks = kEveryMask};
 constexpr PhaseCaps kCudaGenericPhase = {.head_sizes = kGenericHeads, .query_dtypes = kFloats, .kv_formats = kCudaGenericFormats, .masks = kEveryMask};

@@ -49,6 +49,8 @@ class Explainer {
     out_.model = options_.model();
     auto environment = config::read_environment(in_.variables);
     if (!environment.ok()) return environment.error();
+    const bool fnuz = environment->fp8_fnuz && out_.device->stores(kv::KvFormat::kFp8E4m3Fnuz);
+    e4m3_ = fnuz ? kv::KvFormat::kFp8E4m3Fnuz : out_.device->e4m3();
     ask();
     attention::SelectRequest request = request_from(environment.value());
     const config::GraphRequest graph = graph_asked();
@@ -96,7 +98,7 @@ class Explainer {
   }
   [[nodiscard]] kv::KvFormat kv_format(DType dtype) const {
     const std::string asked = options_.text("kv-cache-dtype");
-    if (asked == "fp8" || asked == "fp8_e4m3" || (asked == "auto" && in_.facts.fp8_kv)) return out_.device->e4m3();
+    if (asked == "fp8" || asked == "fp8_e4m3" || (asked == "auto" && in_.facts.fp8_kv)) return e4m3_;
     if (asked == "fp8_e5m2") return kv::KvFormat::kFp8E5m2;
     const auto type = asked == "auto" ? std::optional(dtype) : parse_dtype(asked);
     return type.has_value() ? kv::kv_format_of(*type).value_or(kv::KvFormat::kOther) : kv::KvFormat::kOther;
@@ -180,6 +182,7 @@ class Explainer {
   const config::Options& options_;
   Explanation out_;
   config::Problems problems_;
+  kv::KvFormat e4m3_ = kv::KvFormat::kFp8E4m3;
   std::string asked_name_;  // in capitals; "": no name was given
 };
 

@@ -25,7 +25,7 @@ struct Account {
 };
 constexpr Account kAccounts[] = {{"weights", "weights"},         {"activations", "activations"},     {"workspace", "attention workspace"},
                                  {"graphs", nullptr},            {"communication", "communication"}, {"step_inputs", "step inputs"},
-                                 {"sequence_state", "sequence state"}, {"kv_pool", "KV cache"},       {"slack", nullptr}};
+                                 {"sequence_state", "sequence state"}, {"kv_pool", "KV cache"},       {"kv_scales", "KV scales"},       {"slack", nullptr}};
 
 // Every item of a run, by running what makes them.
 Result<std::vector<MemoryItem>> dry_run(const RunSetup& setup, runner::RecordedGraphs& recorded) {
@@ -61,6 +61,7 @@ std::vector<std::string> reasons(const config::ResolvedConfig& c, const RunSetup
           seqs + ", " + length,
           number(s.num_blocks) + " blocks of --block-size " + number(s.block_size) + ", --kv-cache-dtype " + dtype_name(c.engine.kv_dtype) +
               " (--kv-cache-memory-bytes, --num-gpu-blocks-override)",
+          is_fp8(c.engine.kv_dtype) ? "one for each layer, head and part" : "a cache that is not FP8 has none",
           "allocations take whole pages of " + number(static_cast<std::int64_t>(device::kCpuPageBytes)) + " bytes"};
 }
 

@@ -192,6 +192,7 @@ Result<std::unique_ptr<runner::ModelRunner>> make_runner(const Prepared& prepare
   auto kv = kv::KvStore::create(device, setup.layout);
   if (!kv.ok()) return kv.error();
   memory.kv = std::make_unique<kv::KvStore>(std::move(kv).value());
+  memory.kv->set_scales(std::vector<float>(kv::KvStore::num_scales(setup.layout), 1.0f));
   timeline.lap("KV cache");
   log_notes(setup.graphs.notes);
   auto runner = runner::ModelRunner::create(device, setup.runner, *memory.weights, *memory.kv);

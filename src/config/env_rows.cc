@@ -20,6 +20,7 @@ constexpr EnvRow kRows[] = {
     {.name = "QUIRE_LOG_LEVEL", .kind = K::kChoice, .fallback = "info", .allowed = "trace|debug|info|warning|error|critical|off", .text = "Log level"},
     {.name = "QUIRE_NUM_THREADS", .kind = K::kInt, .fallback = "all cores", .allowed = "1..1024", .text = "Compute threads; --num-threads wins"},
     {.name = "QUIRE_CPU_ISA", .kind = K::kChoice, .fallback = "auto", .allowed = "auto|scalar|sse2|ssse3|sse4|avx2|avx3|avx3_dl|avx3_zen4", .text = "Widest instruction set that kernels may use"},
+    {.name = "QUIRE_FP8_FLAVOR", .kind = K::kChoice, .fallback = "ocp", .allowed = "ocp|fnuz", .text = "Encoding of e4m3 on a CPU; fnuz computes as an MI300 does, for tests"},
     {.name = "QUIRE_TEST_SEED", .text = "Seed of the unit tests' random numbers; the program does not read it", .fate = F::kDocumented},
 
     {.name = "VLLM_API_KEY", .text = "Key that clients must send; --api-key wins"},

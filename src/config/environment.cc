@@ -34,6 +34,8 @@ void store(std::string_view name, const std::string& value, Environment& env) {
     env.num_threads = static_cast<std::int32_t>(*parse_integer(value));
   else if (name == "QUIRE_CPU_ISA")
     env.cpu_isa = value;
+  else if (name == "QUIRE_FP8_FLAVOR")
+    env.fp8_fnuz = value == "fnuz";
   else if (name == "VLLM_API_KEY")
     env.api_key = value;
   else if (name == "VLLM_ALLOW_LONG_MAX_MODEL_LEN")

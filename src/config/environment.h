@@ -37,6 +37,7 @@ struct Environment {
   std::optional<std::string> log_level;  // trace .. off
   std::optional<std::int32_t> num_threads;
   std::string cpu_isa = "auto";
+  bool fp8_fnuz = false;               // QUIRE_FP8_FLAVOR=fnuz
   std::optional<std::string> api_key;  // VLLM_API_KEY, not empty
   bool allow_long_max_model_len = false;
   std::optional<std::int32_t> keep_alive_seconds;

@@ -11,6 +11,13 @@ namespace {
 
 using Severity = Adjustment::Severity;
 
+// `asked` is an allowed value of --kv-cache-dtype.
+DType kv_cache_dtype(const std::string& asked, const EngineSettings& engine) {
+  if (asked == "fp8" || asked == "fp8_e4m3") return engine.fp8_fnuz ? DType::kFp8E4m3Fnuz : DType::kFp8E4m3;
+  if (asked == "fp8_e5m2") return DType::kFp8E5m2;
+  return parse_dtype(asked).value_or(engine.dtype);
+}
+
 void resolve_dtypes(Resolution& r) {
   const Options& options = r.in.options;
   const DType checkpoint = r.in.model.dtype;
@@ -21,7 +28,8 @@ void resolve_dtypes(Resolution& r) {
   } else if (options.text("dtype") == "auto" && checkpoint == DType::kF32) {
     r.note(Severity::kInfo, "--dtype", "auto: a float32 checkpoint stays float32 on a CPU (a GPU would take 16 bit)");
   }
-  engine.kv_dtype = parse_dtype(options.text("kv-cache-dtype")).value_or(engine.dtype);
+  engine.fp8_fnuz = r.in.environment.fp8_fnuz;
+  engine.kv_dtype = kv_cache_dtype(options.text("kv-cache-dtype"), engine);
 }
 
 void resolve_engine(Resolution& r) {

@@ -41,6 +41,7 @@ struct EngineSettings {
   std::vector<std::string> relaxed;     // as given, for the banner
   DType dtype = DType::kBF16;           // weights (and activations' storage) after loading
   DType kv_dtype = DType::kBF16;        // KV cache
+  bool fp8_fnuz = false;                // e4m3 is FNUZ (QUIRE_FP8_FLAVOR)
   std::uint64_t seed = 0;
   std::int64_t kv_cache_bytes = 0;  // KV pool size on this device (from --kv-cache-memory-bytes or the CPU rule)
   std::optional<std::int32_t> num_blocks_override;  // --num-gpu-blocks-override; kv_cache_bytes then follows from it

@@ -77,7 +77,7 @@ struct Refusal {
 };
 
 TEST(Select, EveryReasonIsGivenOnTheCpu) {
-  AttnProblem head = kGood, odd = kGood, small = kGood, group = kGood, block = kGood, none = kGood, format = kGood, other = kGood, ragged = kGood, ranks = kGood, kv_ranks = kGood,
+  AttnProblem head = kGood, odd = kGood, small = kGood, group = kGood, block = kGood, none = kGood, other = kGood, ragged = kGood, ranks = kGood, kv_ranks = kGood,
               query = kGood, fnuz = kGood;
   head.head_dim = 258;
   odd.head_dim = 65;
@@ -85,14 +85,13 @@ TEST(Select, EveryReasonIsGivenOnTheCpu) {
   group.num_heads = 66, group.num_kv_heads = 2;
   block.block_size = 24;
   none.block_size = 0;
-  format.kv_format = KvFormat::kFp8E4m3;
   other.kv_format = KvFormat::kOther;
   fnuz.kv_format = KvFormat::kFp8E4m3Fnuz;
   ragged.num_heads = 30;
   ranks.num_ranks = 3;
   kv_ranks.num_heads = 48, kv_ranks.num_kv_heads = 8, kv_ranks.num_ranks = 3;
   query.query_dtype = DType::kI64;
-  const AttnProblem all{66, 2, 300, 8, KvFormat::kFp8E5m2, DType::kU8};
+  const AttnProblem all{66, 2, 300, 8, KvFormat::kOther, DType::kU8};
   const std::vector<Refusal> refusals = {
       {head, "cpu", {"head size 258 is not among multiples of 2 in 8..256"}},
       {odd, "cpu", {"head size 65"}},
@@ -103,12 +102,11 @@ TEST(Select, EveryReasonIsGivenOnTheCpu) {
       {kv_ranks, "cpu", {"8 KV heads neither divide among 3 ranks nor divide them"}},
       {block, "cpu", {"block size 24 is not among multiples of 16"}},
       {none, "cpu", {"block size 0"}},
-      {format, "cpu", {"KV fp8_e4m3 (OCP) is not supported"}},
       {other, "cpu", {"KV in a format of no row is not supported"}},
-      {fnuz, "cpu", {"KV fp8_e4m3 (FNUZ): cpu stores fp8_e4m3 (OCP)", "KV fp8_e4m3 (FNUZ) is not supported"}},
+      {fnuz, "gfx950", {"device gfx950 is not among cpu", "KV fp8_e4m3 (FNUZ): gfx950 stores fp8_e4m3 (OCP)"}},
       {query, "cpu", {"queries in int64 are not supported"}},
       {kGood, "sm90", {"device sm90 is not among cpu"}},
-      {all, "gfx942", {"device gfx942 is not among cpu", "head size 300", "33 query heads", "block size 8", "queries in uint8", "KV fp8_e5m2"}},
+      {all, "gfx942", {"device gfx942 is not among cpu", "head size 300", "33 query heads", "block size 8", "queries in uint8", "KV in a format of no row"}},
   };
   for (const Refusal& r : refusals) {
     for (const char* name : {"CPU_UNIFIED", "CPU_SPLIT"}) {

@@ -108,7 +108,7 @@ TEST(Forward, StorageTypesBackendsBlocks) {
 // Recorded once for the largest step; replayed with other lengths, tables and token counts, padding everywhere else.
 TEST(GraphConformance, ReplayEqualsEagerBitForBit) {
   for (const char* backend : {"CPU_UNIFIED", "CPU_SPLIT"})
-    for (const DType kv : {DType::kF32, DType::kBF16}) {
+    for (const DType kv : {DType::kF32, DType::kBF16, DType::kFp8E4m3, DType::kFp8E5m2}) {
       SCOPED_TRACE(std::string(backend) + ", KV " + dtype_name(kv));
       auto rng = test::seeded_rng();
       LayersCase c{.spec = test::small_spec(2, 80), .dtype = DType::kBF16, .kv_dtype = kv, .backend = backend};

@@ -90,6 +90,7 @@ LayersRig::LayersRig(const LayersCase& layers, const std::vector<std::vector<Tok
   table_stride_ = per_sequence;
   const kv::KvLayout layout{c.spec.num_layers, c.spec.num_kv_heads, c.spec.head_dim, c.block_size, std::ssize(ids), c.kv_dtype, kv::CellOrder::kDimMajor, kv::CellOrder::kTokenMajor};
   kv = std::make_unique<kv::KvStore>(kv::KvStore::create(*device, layout).value());
+  kv->set_scales(std::vector<float>(kv::KvStore::num_scales(layout), 0.37f));
   poison({static_cast<std::byte*>(kv->data()), static_cast<std::size_t>(layout.total_bytes())}, c.kv_dtype);
   device::WorkspaceCounter count;
   act.visit(count, c.spec, kMaxTokens, kMaxTokens);

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <tuple>
 
 #include "kit/compare.h"
@@ -21,6 +23,7 @@ struct Scenario {
   std::int32_t budget = 2048, depth = 1, num_blocks = 1024, block_size = 16, crowd = 0;
   std::int32_t crowd_prompt = 300, crowd_outputs = 24;  // longest prompt, tokens generated, of the crowd's members
   bool prefix_caching = false;
+  std::optional<DType> kv = {};  // of the cache; else the model's
   bool twice = false;  // run the subjects first once, so that the second time hits the prefix cache
 };
 
@@ -60,6 +63,7 @@ struct Outcome {
 
 Outcome run(const Scenario& setup) {
   test::ModelBenchOptions o{.model_dir = kModel, .backend = setup.backend, .num_threads = setup.threads, .graph_mode = setup.graph_mode};
+  o.kv_dtype = setup.kv;
   o.scheduler = SchedulerConfig{.max_num_batched_tokens = setup.budget,
                                 .max_num_seqs = std::min(80, setup.budget),
                                 .max_model_len = 1024,
@@ -83,15 +87,18 @@ Outcome run(const Scenario& setup) {
   return {{result.sequences.begin() + middle, result.sequences.begin() + middle + kSubjects}, result.stats};
 }
 
-const Outcome& baseline() {
-  static const Outcome kOutcome = run(Scenario{});
-  return kOutcome;
+// What each format of the cache gives, alone and eager.
+const Outcome& baseline(std::optional<DType> kv) {
+  static std::map<std::optional<DType>, Outcome> outcomes;
+  auto& outcome = outcomes[kv];
+  if (outcome.subjects.empty()) outcome = run(Scenario{.kv = kv});
+  return outcome;
 }
 
-void expect_same(const Outcome& got) {
+void expect_same(const Outcome& got, std::optional<DType> kv = {}) {
   for (int i = 0; i < kSubjects; ++i) {
     const auto& a = got.subjects[static_cast<std::size_t>(i)];
-    const auto& b = baseline().subjects[static_cast<std::size_t>(i)];
+    const auto& b = baseline(kv).subjects[static_cast<std::size_t>(i)];
     EXPECT_EQ(a.error, "");
     EXPECT_EQ(a.tokens, b.tokens) << "subject " << i;
     const auto bits = test::compare_bits(a.logprobs, b.logprobs);
@@ -120,6 +127,18 @@ INSTANTIATE_TEST_SUITE_P(Determinism, GraphModes,
                          ::testing::Combine(::testing::Values("CPU_UNIFIED", "CPU_SPLIT"),
                                             ::testing::Values("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")),
                          [](const auto& p) { return std::get<0>(p.param) + "_" + std::get<1>(p.param); });
+
+// FP8 caches: everything that changes how a token's context was computed, at once.
+class Fp8Cache : public ::testing::TestWithParam<DType> {};
+TEST_P(Fp8Cache, SameBitsHoweverComputed) {
+  const DType kv = GetParam();
+  expect_same(run(Scenario{.budget = 7, .crowd = 3, .kv = kv}), kv);
+  expect_same(run(Scenario{.backend = "CPU_SPLIT", .graph_mode = "FULL_AND_PIECEWISE", .threads = 2, .budget = 200, .depth = 2, .crowd = 11, .kv = kv}), kv);
+  expect_same(run(Scenario{.graph_mode = "FULL", .num_blocks = 60, .crowd = 30, .crowd_prompt = 30, .crowd_outputs = 130, .prefix_caching = true, .kv = kv}), kv);
+  expect_same(run(Scenario{.prefix_caching = true, .kv = kv, .twice = true}), kv);
+  EXPECT_NE(baseline(kv).subjects[3].logprobs, baseline({}).subjects[3].logprobs) << "the cache's format changes nothing";
+}
+INSTANTIATE_TEST_SUITE_P(Determinism, Fp8Cache, ::testing::Values(DType::kFp8E4m3, DType::kFp8E4m3Fnuz, DType::kFp8E5m2), [](const auto& p) { return std::string(dtype_name(p.param)); });
 
 TEST(Determinism, AfterAPrefixHit) {
   const Outcome got = run(Scenario{.prefix_caching = true, .twice = true});
