@@ -1,0 +1,112 @@
+// The scale ledger: for every layer, which tensor of the checkpoint gave the scales of keys, values, queries and probabilities, what was done
+// to them, and whether they are in use. Pure: tensors and settings in, ledger or refusal out. Knows no device, no weights and no cache memory.
+#pragma once
+#include <boost/json/fwd.hpp>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/result.h"
+#include "model/kv_scheme.h"
+#include "model/spec.h"
+
+namespace quire::model {
+
+struct CheckpointTensor;
+
+enum class ScaleKind : std::uint8_t { kKey, kValue, kQuery, kProb };
+inline constexpr ScaleKind kScaleKinds[] = {ScaleKind::kKey, ScaleKind::kValue, ScaleKind::kQuery, ScaleKind::kProb};
+[[nodiscard]] const char* scale_kind_name(ScaleKind kind);  // "k", "v", "q", "prob"
+
+enum class ScaleStatus : std::uint8_t {
+  kApplied,     // from the checkpoint, in use
+  kNotApplied,  // in the checkpoint, and this configuration has no use for it: `reason`
+  kDefault,     // an FP8 cache with nothing in the checkpoint: 1
+  kForced,      // the format's own: 1
+  kCalculated,  // --calculate-kv-scales
+  kNone,        // nothing in the checkpoint, and nothing needed
+};
+[[nodiscard]] const char* scale_status_name(ScaleStatus status);  // "applied", "present, not applied", ...
+
+// One layer and kind.
+struct ScaleEntry {
+  std::int32_t layer = 0;
+  ScaleKind kind = ScaleKind::kKey;
+  ScaleStatus status = ScaleStatus::kNone;
+  std::string tensor;            // of the checkpoint; "": none
+  std::int32_t rule = 0;         // number of the naming rule (docs/KV_SCALES.md); 0: none
+  std::vector<float> raw;        // as the file says: one number, or one for each KV head
+  std::vector<float> in_use;     // after every conversion, the same way; empty: no such scale enters the arithmetic
+  bool doubled_for_fnuz = false; // OCP's scale for FNUZ's bits, which mean half as much
+  bool from_single = false;      // the tensor holds one scale for keys and values alike
+  std::string reason;            // of kNotApplied, kDefault and kForced
+};
+
+// The whole model's scales in one word, for programs.
+enum class ScaleSource : std::uint8_t {
+  kUnquantised,  // the cache is not FP8: no scales
+  kCheckpoint,   // keys and values of every layer
+  kPartly,       // of some layers, 1 for the others (--relaxed kv-scales)
+  kCalculated,   // from the built-in text
+  kForced,       // fp8_e5m2: 1 by definition
+  kDefault,      // FP8 without any scale: 1
+};
+[[nodiscard]] const char* scale_source_name(ScaleSource source);  // "none", "checkpoint", "partly", "calculated", "forced", "default"
+
+struct ScaleLedger {
+  DType kv_dtype = DType::kBF16;
+  std::optional<KvScheme> scheme;
+  std::int32_t num_kv_heads = 0;
+  ScaleSource source = ScaleSource::kUnquantised;
+  std::vector<ScaleEntry> entries;      // [num_layers * 4], a layer's kinds in the order of kScaleKinds
+  std::vector<std::string> tensors;     // of the checkpoint that a rule takes, zero points included; sorted
+  std::vector<std::string> softened;    // refusals that --relaxed kv-scales turned into warnings
+
+  // [num_layers, 2, num_kv_heads], keys then values: what KvStore::set_scales takes. Empty unless the cache is FP8.
+  [[nodiscard]] std::vector<float> store_scales() const;
+  // "32 of 32 layers: keys and values from the checkpoint (k_proj.output_scale, rule 7), factor 2 for FNUZ applied".
+  [[nodiscard]] std::string summary() const;
+  // What an operator must be told, and hears in banner, /v1/models and a metric; empty: nothing.
+  [[nodiscard]] std::vector<std::string> warnings() const;
+};
+
+// Where a checkpoint name leads, by its text alone.
+struct ScaleName {
+  std::int32_t rule = 0;
+  std::int64_t layer = 0;
+  std::string_view block;           // "self_attn", or "mixer"
+  std::vector<ScaleKind> kinds;     // two for a single scale of keys and values
+  bool zero_point = false;
+};
+// nullopt: no rule takes the name.
+[[nodiscard]] std::optional<ScaleName> scale_name(std::string_view tensor);
+// "scale" or "zero_point" is in the name, and it belongs to no linear layer (.weight_scale, .weight_scale_inv, .input_scale, ...).
+[[nodiscard]] bool looks_like_kv_scale(std::string_view tensor);
+
+enum class CheckpointWeights : std::uint8_t { k16Bit, kFp8 };
+enum class PartialScales : std::uint8_t { kRefused, kRelaxed };  // --relaxed kv-scales
+
+struct ScaleQuestion {
+  DType kv_dtype = DType::kBF16;  // of the cache; FNUZ and OCP are two types
+  std::optional<KvScheme> scheme;
+  CheckpointWeights weights = CheckpointWeights::k16Bit;
+  PartialScales partial = PartialScales::kRefused;
+};
+// The ledger of a checkpoint. Refused by name, with the layer: a scale-like tensor that no rule takes; a scale that is zero, negative, NaN,
+// infinite, of another dtype than F32, F16 or BF16, or of a shape that is neither one number nor one for each head; a zero point that is not
+// zero; two tensors for one scale that differ; scales for some layers only; fp8_e5m2 over FP8 weights.
+[[nodiscard]] Result<ScaleLedger> make_scale_ledger(const std::map<std::string, CheckpointTensor>& tensors, const ModelSpec& spec, const ScaleQuestion& question);
+
+// The same with --calculate-kv-scales: `scales` as store_scales() has them, finite and above 0.
+[[nodiscard]] ScaleLedger calculated_ledger(ScaleLedger ledger, std::span<const float> scales);
+
+// A summary, then a row for each entry that names a tensor or is in use; of a cache whose scales are all 1 by default, the summary alone.
+[[nodiscard]] std::string scale_ledger_text(const ScaleLedger& ledger);
+[[nodiscard]] boost::json::object scale_ledger_json(const ScaleLedger& ledger);
+
+}  // namespace quire::model
