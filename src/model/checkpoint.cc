@@ -113,6 +113,19 @@ Status add_shard(const MappedFile& mapped, const std::string& path, const std::s
 
 }  // namespace
 
+std::optional<DType> float_dtype(std::string_view name) {
+  if (name == "F32") return DType::kF32;
+  if (name == "F16") return DType::kF16;
+  if (name == "BF16") return DType::kBF16;
+  return std::nullopt;
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  return text + "]";
+}
+
 Result<Checkpoint> Checkpoint::open(const std::string& model_dir) {
   const std::string single = model_dir + "/" + kSingleFile;
   const std::string index_path = model_dir + "/" + kIndexFile;

@@ -6,8 +6,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/files.h"
@@ -23,6 +25,11 @@ struct CheckpointTensor {
   std::span<const std::byte> bytes;  // little-endian, row-major; lives as long as the Checkpoint
   std::string file;                  // file name, for messages
 };
+
+// The types that weights and scales are read from: "F32", "F16", "BF16".
+[[nodiscard]] std::optional<DType> float_dtype(std::string_view name);
+// "[2, 3]"
+[[nodiscard]] std::string shape_text(const std::vector<std::int64_t>& shape);
 
 class Checkpoint {
  public:

@@ -38,13 +38,13 @@ struct ScaleEntry {
   std::int32_t layer = 0;
   ScaleKind kind = ScaleKind::kKey;
   ScaleStatus status = ScaleStatus::kNone;
-  std::string tensor;            // of the checkpoint; "": none
-  std::int32_t rule = 0;         // number of the naming rule (docs/KV_SCALES.md); 0: none
-  std::vector<float> raw;        // as the file says: one number, or one for each KV head
-  std::vector<float> in_use;     // after every conversion, the same way; empty: no such scale enters the arithmetic
-  bool doubled_for_fnuz = false; // OCP's scale for FNUZ's bits, which mean half as much
-  bool from_single = false;      // the tensor holds one scale for keys and values alike
-  std::string reason;            // of kNotApplied, kDefault and kForced
+  std::string tensor;             // of the checkpoint; "": none
+  std::int32_t rule = 0;          // number of the naming rule (docs/KV_SCALES.md); 0: none
+  std::vector<float> raw;         // as the file says: one number, or one for each head
+  std::vector<float> in_use;      // after every conversion, the same way; empty: no such scale enters the arithmetic
+  bool doubled_for_fnuz = false;  // OCP's scale for FNUZ's bits, which mean half as much
+  bool from_single = false;       // the tensor gives the scales of keys and values alike
+  std::string reason;             // of kNotApplied, kDefault and kForced
 };
 
 // The whole model's scales in one word, for programs.
@@ -60,16 +60,16 @@ enum class ScaleSource : std::uint8_t {
 
 struct ScaleLedger {
   DType kv_dtype = DType::kBF16;
+  std::int32_t num_layers = 0, num_kv_heads = 0;
   std::optional<KvScheme> scheme;
-  std::int32_t num_kv_heads = 0;
   ScaleSource source = ScaleSource::kUnquantised;
   std::vector<ScaleEntry> entries;      // [num_layers * 4], a layer's kinds in the order of kScaleKinds
-  std::vector<std::string> tensors;     // of the checkpoint that a rule takes, zero points included; sorted
+  std::vector<std::string> tensors;     // of the checkpoint that the ledger accounts for, zero points included; sorted
   std::vector<std::string> softened;    // refusals that --relaxed kv-scales turned into warnings
 
   // [num_layers, 2, num_kv_heads], keys then values: what KvStore::set_scales takes. Empty unless the cache is FP8.
   [[nodiscard]] std::vector<float> store_scales() const;
-  // "32 of 32 layers: keys and values from the checkpoint (k_proj.output_scale, rule 7), factor 2 for FNUZ applied".
+  // "fp8_e4m3 (FNUZ): keys and values of 32 of 32 layers from the checkpoint (rule 7), factor 2 for FNUZ applied".
   [[nodiscard]] std::string summary() const;
   // What an operator must be told, and hears in banner, /v1/models and a metric; empty: nothing.
   [[nodiscard]] std::vector<std::string> warnings() const;
@@ -79,8 +79,8 @@ struct ScaleLedger {
 struct ScaleName {
   std::int32_t rule = 0;
   std::int64_t layer = 0;
-  std::string_view block;           // "self_attn", or "mixer"
-  std::vector<ScaleKind> kinds;     // two for a single scale of keys and values
+  std::string_view block;               // "self_attn", or "mixer"
+  std::span<const ScaleKind> kinds;     // two for a single scale of keys and values
   bool zero_point = false;
 };
 // nullopt: no rule takes the name.
@@ -99,13 +99,18 @@ struct ScaleQuestion {
 };
 // The ledger of a checkpoint. Refused by name, with the layer: a scale-like tensor that no rule takes; a scale that is zero, negative, NaN,
 // infinite, of another dtype than F32, F16 or BF16, or of a shape that is neither one number nor one for each head; a zero point that is not
-// zero; two tensors for one scale that differ; scales for some layers only; fp8_e5m2 over FP8 weights.
+// zero; two tensors for one scale that differ; an FP8 cache with scales for some layers only; fp8_e5m2 over FP8 weights. PartialScales::kRelaxed
+// softens the first (the tensor is passed over) and the last but one: as in vLLM a layer's only scale then serves keys and values, and
+// a layer without any has 1.
 [[nodiscard]] Result<ScaleLedger> make_scale_ledger(const std::map<std::string, CheckpointTensor>& tensors, const ModelSpec& spec, const ScaleQuestion& question);
 
 // The same with --calculate-kv-scales: `scales` as store_scales() has them, finite and above 0.
 [[nodiscard]] ScaleLedger calculated_ledger(ScaleLedger ledger, std::span<const float> scales);
 
-// A summary, then a row for each entry that names a tensor or is in use; of a cache whose scales are all 1 by default, the summary alone.
+// The shortest decimal that reads back as the same float32; several: the least to the most.
+[[nodiscard]] std::string scale_text(float x);
+[[nodiscard]] std::string scale_text(const std::vector<float>& values);
+// The summary, then a row for each entry that names a tensor; lines end in '\n'.
 [[nodiscard]] std::string scale_ledger_text(const ScaleLedger& ledger);
 [[nodiscard]] boost::json::object scale_ledger_json(const ScaleLedger& ledger);
 

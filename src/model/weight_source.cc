@@ -15,19 +15,6 @@ constexpr std::size_t kMostNamed = 10;
 constexpr char kEmbedding[] = "model.embed_tokens.weight";
 constexpr char kLmHead[] = "lm_head.weight";
 
-std::optional<DType> float_dtype(const std::string& name) {
-  if (name == "F32") return DType::kF32;
-  if (name == "F16") return DType::kF16;
-  if (name == "BF16") return DType::kBF16;
-  return std::nullopt;
-}
-
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  return text + "]";
-}
-
 // "a, b, c and 12 more"
 std::string first_names(const std::vector<std::string>& names) {
   std::string text;
