@@ -140,13 +140,10 @@ struct Weights::Places {
 
 Result<Weights> Weights::place(device::Device& device, const ModelSpec& spec, const WeightsOptions& options, Places& places) {
   Weights w;
-  auto buffer = device.allocate(arena_bytes(spec, options), "weights");
+  ArenaMemory& arena = places.arena;
+  auto buffer = device::place_workspace(device, "weights", [&](auto& v) { arena.visit(v, spec, options); });
   if (!buffer.ok()) return buffer.error();
   w.arena_ = std::move(buffer).value();
-  ArenaMemory& arena = places.arena;
-  device::WorkspaceCarver carver(w.arena_.data(), w.arena_.bytes());
-  arena.visit(carver, spec, options);
-  carver.finish();
   w.lm_head_ = arena.lm_head.weight(options.dtype, spec.vocab_size, spec.hidden_size);
   w.embedding_ = spec.tie_word_embeddings ? ops::EmbeddingTable{format_of(options.dtype), spec.vocab_size, spec.hidden_size, arena.lm_head.packed.data, ops::kPanel}
                                           : ops::EmbeddingTable{format_of(options.dtype), spec.vocab_size, spec.hidden_size, arena.embedding.data, 1};

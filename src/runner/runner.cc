@@ -54,24 +54,6 @@ struct SequenceMemory {
   }
 };
 
-template <class Visit>
-std::size_t counted(Visit visit) {
-  device::WorkspaceCounter counter;
-  visit(counter);
-  return counter.bytes();
-}
-
-template <class Visit>
-Status carve(device::Device& device, const std::string& what, std::size_t bytes, device::Buffer& buffer, Visit visit) {
-  auto memory = device.allocate(bytes, what);
-  if (!memory.ok()) return memory.error();
-  buffer = std::move(memory).value();
-  device::WorkspaceCarver carver(buffer.data(), buffer.bytes());
-  visit(carver);
-  carver.finish();
-  return {};
-}
-
 // A submitted step: where its results are and how to read them.
 struct InFlight {
   StepPlan plan;
@@ -325,27 +307,18 @@ RowResult ModelRunner::Impl::read_row(const InFlight& f, std::size_t row, const 
 ModelRunner::ModelRunner(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ModelRunner::~ModelRunner() = default;
 
-RunnerBytes ModelRunner::bytes(const RunnerConfig& c) {
-  RunnerBytes b;
-  model::Activations activations;
-  SequenceMemory sequences;
-  attention::AttentionWorkspace workspace;
-  b.activations = counted([&](auto& v) { activations.visit(v, c.spec, c.limits.max_num_batched_tokens, kLogitsTile); });
-  b.attention = counted([&](auto& v) { workspace.visit(v, *c.backend, decode_limits(c)); });
-  b.step_inputs = StepBuffers::bytes(step_limits(c)) * static_cast<std::size_t>(c.limits.depth);
-  b.sequence_state = counted([&](auto& v) { sequences.visit(v, c.limits); });
-  return b;
-}
-
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(device::Device& device, const RunnerConfig& config, const model::Weights& weights, kv::KvStore& kv) {
   QUIRE_CHECK(config.backend != nullptr);
   auto impl = std::make_unique<Impl>(device, config, weights, kv);
-  const RunnerBytes need = bytes(config);
-  QUIRE_RETURN_IF_ERROR(carve(device, "activations", need.activations, impl->activation_memory,
-                              [&](auto& v) { impl->activations.visit(v, config.spec, config.limits.max_num_batched_tokens, kLogitsTile); }));
-  if (need.attention > 0)
-    QUIRE_RETURN_IF_ERROR(carve(device, "attention workspace", need.attention, impl->attention_memory, [&](auto& v) { impl->attention_workspace.visit(v, *config.backend, decode_limits(config)); }));
-  QUIRE_RETURN_IF_ERROR(carve(device, "sequence state", need.sequence_state, impl->sequence_memory, [&](auto& v) { impl->sequences.visit(v, config.limits); }));
+  const auto place = [&](const char* what, device::Buffer& buffer, auto visit) -> Status {
+    auto memory = device::place_workspace(device, what, visit);
+    if (!memory.ok()) return memory.error();
+    buffer = std::move(memory).value();
+    return {};
+  };
+  QUIRE_RETURN_IF_ERROR(place("activations", impl->activation_memory, [&](auto& v) { impl->activations.visit(v, config.spec, config.limits.max_num_batched_tokens, kLogitsTile); }));
+  QUIRE_RETURN_IF_ERROR(place("attention workspace", impl->attention_memory, [&](auto& v) { impl->attention_workspace.visit(v, *config.backend, decode_limits(config)); }));
+  QUIRE_RETURN_IF_ERROR(place("sequence state", impl->sequence_memory, [&](auto& v) { impl->sequences.visit(v, config.limits); }));
   for (std::int32_t i = 0; i < config.limits.depth; ++i) {
     auto b = StepBuffers::create(device, step_limits(config));
     if (!b.ok()) return b.error();

@@ -36,11 +36,6 @@ struct RecordedGraphs {
   std::size_t num_keys = 0, num_graphs = 0, bytes = 0;
 };
 
-// Bytes that a runner takes beside weights and KV pool, item by item.
-struct RunnerBytes {
-  std::size_t activations = 0, attention = 0, step_inputs = 0, sequence_state = 0;
-};
-
 // kByShape: by the recorded graph of the step's shape where there is one. kEager: launch by launch, whatever was recorded.
 enum class StepPath : std::uint8_t { kByShape, kEager };
 
@@ -53,7 +48,6 @@ struct StepTrace {
 
 class ModelRunner {
  public:
-  [[nodiscard]] static RunnerBytes bytes(const RunnerConfig& config);
   // `weights`, `kv` and `device` must outlive the runner. Allocates everything it will ever need.
   [[nodiscard]] static Result<std::unique_ptr<ModelRunner>> create(device::Device& device, const RunnerConfig& config, const model::Weights& weights, kv::KvStore& kv);
   ~ModelRunner();

@@ -52,21 +52,11 @@ void StepBuffers::visit(V& v, const StepLimits& l) {
   v.tensor(top_logprobs_, DType::kF32, {l.max_logits, l.top_stride});
 }
 
-std::size_t StepBuffers::bytes(const StepLimits& limits) {
-  StepBuffers unplaced;
-  device::WorkspaceCounter counter;
-  unplaced.visit(counter, limits);
-  return counter.bytes();
-}
-
 Result<StepBuffers> StepBuffers::create(device::Device& device, const StepLimits& limits) {
   StepBuffers b;
-  auto memory = device.allocate(bytes(limits), "step inputs");
+  auto memory = device::place_workspace(device, "step inputs", [&](auto& v) { b.visit(v, limits); });
   if (!memory.ok()) return memory.error();
   b.memory_ = std::move(memory).value();
-  device::WorkspaceCarver carver(b.memory_.data(), b.memory_.bytes());
-  b.visit(carver, limits);
-  carver.finish();
   return b;
 }
 

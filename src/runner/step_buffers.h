@@ -32,7 +32,6 @@ struct StepLimits {
 
 class StepBuffers {
  public:
-  [[nodiscard]] static std::size_t bytes(const StepLimits& limits);
   [[nodiscard]] static Result<StepBuffers> create(device::Device& device, const StepLimits& limits);
 
   // Copies `count` elements of staging into a field and stamps it. Elements past `count` keep older values; readers get counts or padding.

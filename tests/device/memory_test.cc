@@ -160,13 +160,9 @@ TEST(Workspace, PiecesAreAlignedInsideAndApart) {
   auto rng = test::seeded_rng();
   for (int round = 0; round < 200; ++round) {
     Pieces pieces = random_pieces(rng);
-    WorkspaceCounter count;
-    pieces.visit(count);
     CpuDevice device(1, {});
-    const Buffer buffer = device.allocate(count.bytes(), "workspace").value();
-    WorkspaceCarver carve(buffer.data(), buffer.bytes());
-    pieces.visit(carve);
-    carve.finish();
+    const Buffer buffer = place_workspace(device, "workspace", [&](auto& v) { pieces.visit(v); }).value();
+    EXPECT_EQ(device.accounts().contains("workspace"), buffer.bytes() > 0);
     const std::byte* last = buffer.data();
     for (const Piece& p : pieces.list) {
       const auto* begin = static_cast<const std::byte*>(p.view.data);
@@ -179,27 +175,52 @@ TEST(Workspace, PiecesAreAlignedInsideAndApart) {
   }
 }
 
-// A plan and a use that differ by the smallest amount: one byte of the buffer, or one byte of one tensor across an alignment step.
-TEST(WorkspaceDeath, ADifferenceOfOneByteIsNoticed) {
-  Pieces pieces{{{DType::kU8, 1, 256}, {DType::kF32, 3, 64}}};
+void carve(Pieces p, WorkspaceSize planned) {
+  std::vector<std::byte> memory(planned.bytes + 4096);
+  WorkspaceCarver c(memory.data(), planned);
+  p.visit(c);
+  c.finish();
+}
+
+WorkspaceSize planned(Pieces p) {
   WorkspaceCounter count;
-  pieces.visit(count);
-  EXPECT_EQ(count.bytes(), 256u + 768u);
-  std::vector<std::byte> memory(4096);
-  const auto carve = [&](Pieces p, std::size_t bytes) {
-    WorkspaceCarver c(memory.data(), bytes);
-    p.visit(c);
-    c.finish();
-  };
-  carve(pieces, count.bytes());
-  EXPECT_DEATH(carve(pieces, count.bytes() - 1), "workspace overrun");
-  EXPECT_DEATH(carve(pieces, count.bytes() + 1), "planned and carved differently");
-  Pieces larger = pieces;
-  larger.list[0].columns = 257;
-  EXPECT_DEATH(carve(larger, count.bytes()), "workspace overrun");
-  Pieces fewer = pieces;
+  p.visit(count);
+  return count.size();
+}
+
+// A plan and a use that differ in any one tensor by its smallest step, which is often hidden by alignment; in the number or order of
+// tensors; or in the whole.
+TEST(WorkspaceDeath, ADifferenceOfOneByteIsNoticed) {
+  const Pieces pieces{{{DType::kU8, 1, 256}, {DType::kF32, 3, 64}, {DType::kU8, 1, 7}, {DType::kBF16, 5, 3}}};
+  const WorkspaceSize size = planned(pieces);
+  EXPECT_EQ(size.bytes, 256u + 768u + 256u + 256u);
+  carve(pieces, size);
+  for (std::size_t i = 0; i < pieces.list.size(); ++i)
+    for (const std::int64_t step : {-1, 1}) {
+      Pieces moved = pieces;
+      (moved.list[i].rows == 1 ? moved.list[i].columns : moved.list[i].rows) += step;
+      EXPECT_DEATH(carve(moved, size), "workspace overrun|planned and carved differently") << i;
+    }
+  Pieces fewer = pieces, swapped = pieces;
   fewer.list.pop_back();
-  EXPECT_DEATH(carve(fewer, count.bytes()), "planned and carved differently");
+  std::swap(swapped.list[2], swapped.list[3]);
+  EXPECT_DEATH(carve(fewer, size), "planned and carved differently");
+  EXPECT_DEATH(carve(swapped, size), "planned and carved differently");
+  EXPECT_DEATH(carve(pieces, {size.bytes - 1, size.digest}), "workspace overrun");
+  EXPECT_DEATH(carve(pieces, {size.bytes + 1, size.digest}), "planned and carved differently");
+}
+
+// The digest alone: no two random lists that differ in one size agree.
+TEST(Workspace, EverySizeIsInTheDigest) {
+  auto rng = test::seeded_rng();
+  for (int round = 0; round < 500; ++round) {
+    const Pieces pieces = random_pieces(rng);
+    Pieces moved = pieces;
+    Piece& p = moved.list[rng() % moved.list.size()];
+    if (p.rows == 0) p.rows = 1;
+    else ++p.columns;
+    EXPECT_NE(planned(moved).digest, planned(pieces).digest);
+  }
 }
 
 }  // namespace
