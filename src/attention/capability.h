@@ -84,6 +84,13 @@ struct PhaseCaps {
   [[nodiscard]] std::string block_sizes_text() const;
 };
 
+// The function that sizes a row's workspace: how many partials (partitions times query tokens) of decode rows a step may hold at once.
+struct DecodeLimits;  // workspace.h, which also carves what the function asks for
+struct WorkspaceRule {
+  std::string_view name = "none";
+  std::int64_t (*partial_slots)(const DecodeLimits&) = nullptr;  // nullptr: no workspace
+};
+
 enum class Built : std::uint8_t { kYes, kNo };     // kNo: takes part in explain, marked; serve refuses it by name
 enum class OptIn : std::uint8_t { kNo, kByName };  // kByName: only for an explicit choice
 
@@ -95,6 +102,7 @@ struct BackendCaps {
   KernelSplit split = KernelSplit::kUnified;
   GraphSupport graph_support = GraphSupport::kNever;
   PhaseCaps decode = {}, extend = {}, prefill = {};
+  WorkspaceRule workspace = {};
   kv::CellOrder key_order = kv::CellOrder::kDimMajor, value_order = kv::CellOrder::kTokenMajor;  // the layout its writer and readers share
   Built built = Built::kYes;
   OptIn opt_in = OptIn::kNo;

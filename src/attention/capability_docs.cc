@@ -37,7 +37,7 @@ std::string row_section(const BackendCaps& row) {
   out += "\n\n| phase | head sizes | query heads per KV head | block sizes | queries | KV cache | masks | context |\n|---|---|---|---|---|---|---|---|\n";
   for (const Phase p : kPhases) out += phase_line(row, p);
   out += std::string("\nKernels: ") + (row.split == KernelSplit::kUnified ? "one for all rows" : "decode and prefill apart") + ". Cells: keys " + order_name(row.key_order) + ", values " +
-         order_name(row.value_order) + ". Graphs: " + graph_support_name(row.graph_support) + " (single-token decode " +
+         order_name(row.value_order) + ". Workspace: " + (row.workspace.partial_slots == nullptr ? "none" : "partials of split decode, sized by `" + std::string(row.workspace.name) + "`") + ". Graphs: " + graph_support_name(row.graph_support) + " (single-token decode " +
          (graph_holds(row.graph_support, BatchClass::kSingleTokenDecode) ? "yes" : "no") + ", uniform batch " + (graph_holds(row.graph_support, BatchClass::kUniform) ? "yes" : "no") +
          ", mixed batch " + (graph_holds(row.graph_support, BatchClass::kMixed) ? "yes" : "no") + ").\n";
   return out;
@@ -52,7 +52,8 @@ std::string capabilities_markdown() {
       "`quire explain MODEL --device NAME [flags of serve]` says for one model and one device which rows are taken and why others are not.\n"
       "Rows marked \"not built\" state what a backend must do: `explain` lets them take part and marks them, `serve` refuses them by name.\n\n"
       "Of the rows on a device the first one listed that has no reason against it serves; rows of the same cells may share the phases. A row that is named explicitly\n"
-      "serves alone or is refused with every reason; it is never replaced.\n\n"
+      "serves alone or is refused with every reason; it is never replaced. A workspace is sized by the function that the row names (`src/attention/workspace.h`),\n"
+      "and is the item \"workspace\" of `quire plan`.\n\n"
       "## Devices\n\n| name | platform | wave width | e4m3 in the cache | FP8 conversion | |\n|---|---|---|---|---|---|\n";
   for (const DeviceFamily& f : device_families())
     out += "| " + std::string(f.name) + " | " + platform_name(f.platform) + " | " + (f.wave_width == 0 ? "-" : std::to_string(f.wave_width)) + " | " +

@@ -5,6 +5,7 @@
 #include "attention/capability.h"
 #include "attention/device_family.h"
 #include "attention/params.h"
+#include "attention/workspace.h"
 
 namespace quire::attention {
 namespace {
@@ -46,6 +47,8 @@ constexpr PhaseCaps kRocmFastPhase = {.head_sizes = kRocmFastHeads,
                                       .masks = {Mask::kSlidingWindow, Mask::kAlibi, Mask::kSoftCap}};
 constexpr PhaseCaps kRocmGenericPhase = {.head_sizes = kGenericHeads, .query_dtypes = kFloats, .kv_formats = kGenericFormats, .masks = kEveryMask};
 
+constexpr WorkspaceRule kSplitDecode = {"split_decode_slots", split_decode_slots};
+
 constexpr auto kToken = kv::CellOrder::kTokenMajor;
 constexpr auto kDim = kv::CellOrder::kDimMajor;
 
@@ -67,6 +70,7 @@ constexpr std::array kTable = {
                 .decode = kCpuPhase,
                 .extend = kCpuPhase,
                 .prefill = kCpuPhase,
+                .workspace = kSplitDecode,
                 .key_order = kDim,
                 .value_order = kToken,
                 .summary = "a decode kernel and a prefill kernel, each for its own rows"},
@@ -77,6 +81,7 @@ constexpr std::array kTable = {
                 .decode = kSm90Decode,
                 .extend = kSm90Prefill,
                 .prefill = kSm90Prefill,
+                .workspace = kSplitDecode,
                 .key_order = kToken,
                 .value_order = kToken,
                 .built = Built::kNo,
@@ -102,6 +107,7 @@ constexpr std::array kTable = {
                 .decode = kRocmFastPhase,
                 .extend = kRocmFastPhase,
                 .prefill = kRocmFastPhase,
+                .workspace = kSplitDecode,
                 .key_order = kToken,
                 .value_order = kToken,
                 .built = Built::kNo,
@@ -130,6 +136,14 @@ consteval bool names_unique() {
   return true;
 }
 static_assert(names_unique(), "a backend's name is its key");
+
+// A decode kernel of its own computes partitions apart and needs room for them (backend.h).
+consteval bool split_rows_have_workspace() {
+  for (const BackendCaps& row : kTable)
+    if (row.split == KernelSplit::kDecodeAndPrefill && row.workspace.partial_slots == nullptr) return false;
+  return true;
+}
+static_assert(split_rows_have_workspace());
 
 }  // namespace
 

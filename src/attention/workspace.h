@@ -17,14 +17,16 @@ struct DecodeLimits {
   std::int32_t decode_query_len = 1;
 };
 
-// Partials that a step may hold at once: partitions of 512 tokens, times query tokens. All that rows could need, but no more than about
-// kSplitPartials: with that many units a row computed whole no longer leaves a core idle. One row of the longest length always fits.
+// All the partials that rows could need, but no more than about kSplitPartials: with that many units a row computed whole no longer
+// leaves a core idle. One row of the longest length always fits.
 inline constexpr std::int64_t kSplitPartials = 1024;
-[[nodiscard]] inline std::int64_t partial_slots(const BackendCaps& backend, const DecodeLimits& l) {
-  if (backend.split == KernelSplit::kUnified) return 0;
+[[nodiscard]] inline std::int64_t split_decode_slots(const DecodeLimits& l) {
   const std::int64_t per_row = ceil_div(l.max_seq_len, std::int64_t{kPartitionTokens}) * l.decode_query_len;
   return std::min(l.max_rows * per_row, std::max(per_row, kSplitPartials));
 }
+
+// By the row's own function.
+[[nodiscard]] inline std::int64_t partial_slots(const BackendCaps& backend, const DecodeLimits& l) { return backend.workspace.partial_slots == nullptr ? 0 : backend.workspace.partial_slots(l); }
 
 // The most units that the decode kernel's list can have: each entry whole, or one for each of its slots.
 [[nodiscard]] inline std::int64_t max_decode_parts(const BackendCaps& backend, const DecodeLimits& l) {
