@@ -153,8 +153,9 @@ ScoreError score_error(std::span<const double> query, std::span<const double> ke
 }  // namespace
 
 AttentionBounds attend_bounds(std::span<const double> query, const Matrix& keys, const Matrix& values, const reference::ScoreRule& rule, const Precision& precision) {
-  const reference::HeadOutput exact = reference::attend(query, keys, values, rule);
-  AttentionBounds bounds{std::vector<double>(exact.out.size(), 0.0), 0.0};
+  AttentionBounds bounds{.exact = reference::attend(query, keys, values, rule)};
+  const reference::HeadOutput& exact = bounds.exact;
+  bounds.out.assign(exact.out.size(), 0.0);
   if (!std::isfinite(exact.lse)) return bounds;  // nothing visible: zeros and -inf, exactly
   const double u = unit_roundoff(precision.work);
   const bool sink = std::isfinite(rule.sink);
@@ -173,10 +174,12 @@ AttentionBounds attend_bounds(std::span<const double> query, const Matrix& keys,
   const double argument_error = 2.0 * score_error_most + 6.0 * u * largest_score;
   const double relative =
       std::expm1(argument_error) + gamma((ceil_of(precision.transcendental_ulps) + 2) * (parts + 1) + keys.rows + 4 + precision.cache_scale_roundings, precision.work);
+  for (std::int64_t j = 0; j < keys.rows; ++j) {
+    const auto value = values.row(j);
+    for (std::size_t d = 0; d < value.size(); ++d) bounds.out[d] += weights[static_cast<std::size_t>(j)] * std::fabs(value[d]);
+  }
   for (std::size_t d = 0; d < exact.out.size(); ++d) {
-    double size = 0.0;
-    for (std::int64_t j = 0; j < keys.rows; ++j) size += weights[static_cast<std::size_t>(j)] * std::fabs(values.row(j)[d]);
-    const double error = 2.0 * over_one_minus(relative) * size + static_cast<double>(keys.rows + 2) * underflow(precision.work);
+    const double error = 2.0 * over_one_minus(relative) * bounds.out[d] + static_cast<double>(keys.rows + 2) * underflow(precision.work);
     bounds.out[d] = rounding_error(exact.out[d], error, precision.output);
   }
   const double log_of_sum = std::log(static_cast<double>(keys.rows + 1));  // the largest the logarithm's value can be

@@ -44,7 +44,8 @@ struct Precision {
 // attention_part_tokens whose partial results are combined by rescaling, and a scale folded into the query or into base-2 exponents.
 // Not probabilities that are stored in 16 bit.
 struct AttentionBounds {
-  std::vector<double> out;  // [D]
+  reference::HeadOutput exact = {};  // the twin's result, which the bounds are about
+  std::vector<double> out = {};      // [D]
   double lse = 0.0;
 };
 [[nodiscard]] AttentionBounds attend_bounds(std::span<const double> query, const reference::Matrix& keys, const reference::Matrix& values,

@@ -67,6 +67,7 @@ boost::json::object report_json(const selfcheck::Report& report) {
                                            {"passed", v.passed},
                                            {"worst_error", finite(v.worst_error)},
                                            {"bound", finite(v.bound)},
+                                           {"layer", v.layer == selfcheck::kNoLayer ? boost::json::value(nullptr) : boost::json::value(v.layer)},
                                            {"where", v.where}});
   return {{"passed", report.passed()}, {"failure", report.failure()}, {"seconds", report.seconds}, {"steps", report.num_steps}, {"verdicts", std::move(verdicts)}};
 }

@@ -248,8 +248,8 @@ Result<CheckedModel> load_checked(const Prepared& prepared, engine::Metrics& met
   if (!runner.ok()) return runner.error();
   out.runner = std::move(runner).value();
   memory.device->seal();
-  health.set_progress("checking the kernels");
-  out.report = selfcheck::run({setup->runner, *memory.weights, *memory.kv, *out.runner});
+  const auto tell = [&](std::int32_t percent) { health.set_progress("checking the kernels " + std::to_string(percent) + " %"); };
+  out.report = selfcheck::run({setup->runner, *memory.weights, *memory.kv, *out.runner, tell});
   QUIRE_LOG_INFO("self-check: {} checks over {} steps in {}: {}", out.report.verdicts.size(), out.report.num_steps, seconds_text(out.report.seconds), out.report.passed() ? "all passed" : out.report.failure());
   timeline.lap("self-check");
   return out;

@@ -100,7 +100,7 @@ struct ModelRunner::Impl {
   void gather(const StepBuffers& b, std::int64_t num_tokens);
   void record(const graph::GraphKey& key, std::size_t buffers);
   [[nodiscard]] graph::GraphChoice choose(const StepPlan& plan) const;
-  void run_model(std::size_t buffers, std::uint64_t step);
+  void run_model(std::size_t buffers, std::uint64_t step, const StepOptions& options);
   void run_logits(StepBuffers& b);
   [[nodiscard]] RowResult read_row(const InFlight& f, std::size_t row, const std::vector<ops::LogitsResult>& results, const StepBuffers& b);
   [[nodiscard]] TokenLogprobs read_logprobs(const ops::LogitsResult& r, std::int64_t index, std::int32_t num_top, const StepBuffers& b);
@@ -191,13 +191,15 @@ LaunchSizes ModelRunner::Impl::eager_sizes() const {
 }
 
 // A recorded launch keeps its geometry, so attention is launched for the most work that a batch of this key can have; the counts on the
-// device say how much of it is real. A uniform key has decode rows alone.
+// device say how much of it is real. A uniform key has decode rows alone, and so has every graph of a backend that supports no others in
+// one: its prefill kernels are never recorded. A mode that lets mixed batches into such graphs is a wrong pairing; the self-check finds it.
 LaunchSizes ModelRunner::Impl::recorded_sizes(const graph::GraphKey& key) const {
   attention::DecodeLimits l = decode_limits(config);
-  if (key.uniform) l.max_rows = key.num_rows;
-  const std::int64_t most = key.uniform ? key.num_rows : attention::max_work(key.num_tokens, config.limits.max_num_seqs, l.num_heads / l.num_kv_heads);
+  const bool decode_alone = key.uniform || !attention::graph_holds(config.backend->graph_support, attention::BatchClass::kMixed);
+  if (decode_alone) l.max_rows = key.num_rows;
+  const std::int64_t most = decode_alone ? key.num_rows : attention::max_work(key.num_tokens, config.limits.max_num_seqs, l.num_heads / l.num_kv_heads);
   const std::int64_t parts = attention::max_decode_parts(*config.backend, l);
-  return LaunchSizes{.decode = most, .prefill = key.uniform ? 0 : most, .all = most, .parts = parts, .combine = attention::partial_slots(*config.backend, l) > 0 ? most : 0};
+  return LaunchSizes{.decode = most, .prefill = decode_alone ? 0 : most, .all = most, .parts = parts, .combine = attention::partial_slots(*config.backend, l) > 0 ? most : 0};
 }
 
 void ModelRunner::Impl::record(const graph::GraphKey& key, std::size_t buffers_index) {
@@ -230,23 +232,23 @@ graph::GraphChoice ModelRunner::Impl::choose(const StepPlan& plan) const {
   return graph::choose_graph(batch, config.graph_mode, config.buckets);
 }
 
-void ModelRunner::Impl::run_model(std::size_t buffers_index, std::uint64_t step) {
+void ModelRunner::Impl::run_model(std::size_t buffers_index, std::uint64_t step, const StepOptions& options) {
   StepBuffers& b = buffers[buffers_index];
   b.stamp(Field::kTokenIds, step);  // its producer, gather_tokens, is the first launch below
   b.require(step);
   const auto num_tokens = static_cast<std::int64_t>(inputs.positions.size());
   const model::StepView view = step_view(b, num_tokens, device_work(b, eager_sizes()));
   const model::ForwardModel m = forward_model();
-  if (!choice.has_graph()) {
-    gather(b, num_tokens);
-    model::forward(*stream, m, view);
-    return;
-  }
-  const RecordedStep* graphs = recorded.find(buffers_index, choice.key);
-  QUIRE_CHECK(graphs != nullptr) << choice.key.describe() << " was never recorded";
-  for (std::size_t piece = 0; piece < graphs->pieces.size(); ++piece) {
-    if (piece > 0) model::forward_attention(*stream, m, view, static_cast<std::int32_t>(piece - 1));
-    stream->replay(graphs->pieces[piece]);
+  const RecordedStep* graphs = choice.has_graph() ? recorded.find(buffers_index, choice.key) : nullptr;
+  QUIRE_CHECK(!choice.has_graph() || graphs != nullptr) << choice.key.describe() << " was never recorded";
+  if (graphs != nullptr && choice.key.mode == graph::RuntimeMode::kFull) return stream->replay(graphs->pieces.front());
+  if (graphs == nullptr) gather(b, num_tokens);
+  for (std::int32_t piece = 0; piece <= config.spec.num_layers; ++piece) {
+    if (graphs != nullptr) stream->replay(graphs->pieces[static_cast<std::size_t>(piece)]);
+    if (graphs == nullptr) model::forward_piece(*stream, m, view, piece);
+    if (piece == config.spec.num_layers) break;
+    model::forward_attention(*stream, m, view, piece);
+    if (options.after_attention) options.after_attention(piece);
   }
 }
 
@@ -347,7 +349,7 @@ void ModelRunner::forget_sequences() {
   r.last_step = 0;
 }
 
-void ModelRunner::submit(const StepPlan& plan, StepPath path) {
+void ModelRunner::submit(const StepPlan& plan, const StepOptions& options) {
   Impl& r = *impl_;
   QUIRE_CHECK_LT(r.in_flight.size(), r.buffers.size()) << "too many steps in flight";
   QUIRE_CHECK_EQ(plan.step_id, r.last_step + 1) << "steps come in order";
@@ -360,11 +362,11 @@ void ModelRunner::submit(const StepPlan& plan, StepPath path) {
     const RowState& state = r.rows[static_cast<std::size_t>(row.row.value)];
     f.num_top.emplace_back(state.num_logprobs, state.num_prompt_logprobs);
   }
-  r.choice = path == StepPath::kEager ? graph::GraphChoice{{}, graph::EagerReason::kModeNone} : r.choose(plan);
+  r.choice = options.path == StepPath::kEager ? graph::GraphChoice{{}, graph::EagerReason::kModeNone} : r.choose(plan);
   if (r.choice.has_graph()) pad_inputs(r.inputs, r.choice.key.num_tokens, r.choice.key.num_rows);
   StepBuffers& b = r.buffers[f.buffers];
   r.fill(b, plan.step_id);
-  r.run_model(f.buffers, plan.step_id);
+  r.run_model(f.buffers, plan.step_id, options);
   r.run_logits(b);
   r.in_flight.push_back(std::move(f));
 }

@@ -2,6 +2,7 @@
 // Glue only: shapes are the model's, policy is the scheduler's.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "attention/capability.h"
@@ -39,6 +40,13 @@ struct RecordedGraphs {
 // kByShape: by the recorded graph of the step's shape where there is one. kEager: launch by launch, whatever was recorded.
 enum class StepPath : std::uint8_t { kByShape, kEager };
 
+struct StepOptions {
+  StepPath path = StepPath::kByShape;
+  // Called after each layer's attention was launched, where that happens outside a graph (eager, PIECEWISE): the trace's activations are
+  // then that layer's. Never called for a FULL graph, which has no place for it.
+  std::function<void(std::int32_t layer)> after_attention = {};
+};
+
 // What the last submitted step read and left behind, for those who check it. Valid until the next submit.
 struct StepTrace {
   const StepInputs* inputs = nullptr;               // padded as they ran
@@ -58,7 +66,7 @@ class ModelRunner {
   [[nodiscard]] const graph::GraphChoice& last_choice() const;
 
   // Enqueues a step; at most `depth` steps are between submit and collect. Steps must come in order.
-  void submit(const StepPlan& plan, StepPath path = StepPath::kByShape);
+  void submit(const StepPlan& plan, const StepOptions& options = {});
   // Results of the oldest submitted step.
   [[nodiscard]] Result<StepResult> collect();
 

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <limits>
+#include <unordered_map>
 
 #include "reference/attention.h"
 #include "reference/bounds.h"
@@ -16,7 +15,8 @@ namespace {
 
 using reference::Matrix;
 
-// Multiply-adds of attention that one batch's reference may take; beyond, it looks at the first and last of heads and tokens.
+// Multiply-adds of attention that one row's reference may take over all layers. Beyond, it looks at the first and last of heads and
+// tokens, and beyond that at those of the first and last layer.
 constexpr std::int64_t kMostAttentionWork = 16'000'000;
 
 Matrix columns(const Matrix& m, std::int64_t begin, std::int64_t count) {
@@ -26,7 +26,9 @@ Matrix columns(const Matrix& m, std::int64_t begin, std::int64_t count) {
   return out;
 }
 
-Matrix first_rows(const Matrix& m, std::int64_t n) { return Matrix(n, m.cols, std::vector<double>(m.values.begin(), m.values.begin() + n * m.cols)); }
+Matrix rows_between(const Matrix& m, std::int64_t begin, std::int64_t end) {
+  return Matrix(end - begin, m.cols, std::vector<double>(m.values.begin() + begin * m.cols, m.values.begin() + end * m.cols));
+}
 
 // 0 .. n - 1, or the first and the last.
 std::vector<std::int32_t> chosen(std::int32_t n, bool all) {
@@ -36,158 +38,147 @@ std::vector<std::int32_t> chosen(std::int32_t n, bool all) {
   return out;
 }
 
-std::string element_name(const StepFacts& f, std::int64_t token, std::int64_t head, std::int64_t dim) {
-  return f.place_of(token) + ", head " + std::to_string(head) + ", dim " + std::to_string(dim);
-}
-
-// One row of the batch against one KV head.
-struct HeadContext {
-  Matrix keys, values;  // [length, head_dim]
-};
-
-HeadContext gather(const StepFacts& f, const BatchRow& row, std::int32_t kv_head) {
-  const kv::KvLayout& layout = f.cells.layout();
-  const std::int32_t length = row.shape.num_computed + row.shape.num_new;
-  HeadContext c{Matrix(length, layout.head_dim), Matrix(length, layout.head_dim)};
-  reference::KvElement e{.head = kv_head};
-  for (std::int32_t t = 0; t < length; ++t) {
-    e.block = f.cells.index_of(row.blocks[static_cast<std::size_t>(t / layout.block_size)]);
-    e.offset = t % layout.block_size;
-    for (e.dim = 0; e.dim < layout.head_dim; ++e.dim) {
-      e.part = kv::Part::kKey;
-      c.keys.at(t, e.dim) = reference::kv_read(layout, f.cells.after(), e);
-      e.part = kv::Part::kValue;
-      c.values.at(t, e.dim) = reference::kv_read(layout, f.cells.after(), e);
-    }
+// One layer's cells as numbers: the own blocks as the step left them, the others as they were put there.
+class LayerCells {
+ public:
+  LayerCells(const StepFacts& f, std::int32_t layer) : f_(f), layer_(layer) {
+    const std::span<const std::byte> own = f.step.cells[static_cast<std::size_t>(layer)];
+    for (std::size_t i = 0; i < f.step.own.size(); ++i) own_.emplace(f.step.own[i].block, f.cells.read(own.subspan(i * f.cells.block_bytes(), f.cells.block_bytes())));
   }
-  return c;
-}
+  // [head_dim] of one cached token.
+  [[nodiscard]] std::span<const double> token(kv::Part part, std::int32_t block, std::int32_t head, std::int32_t offset) const {
+    const kv::KvLayout& one = f_.cells.block_layout();
+    const auto own = own_.find(block);
+    const BlockValues& v = own != own_.end() ? own->second : f_.cells.values(layer_, block);
+    const std::size_t first = (static_cast<std::size_t>(head) * static_cast<std::size_t>(one.block_size) + static_cast<std::size_t>(offset)) * static_cast<std::size_t>(one.head_dim);
+    return std::span(part == kv::Part::kKey ? v.keys : v.values).subspan(first, static_cast<std::size_t>(one.head_dim));
+  }
+  // A row's whole context under one KV head, [length, head_dim].
+  [[nodiscard]] Matrix context(kv::Part part, const BatchRow& row, std::int32_t head) const {
+    const kv::KvLayout& one = f_.cells.block_layout();
+    Matrix out(row.shape.num_computed + row.shape.num_new, one.head_dim);
+    for (std::int32_t t = 0; t < out.rows; ++t) std::ranges::copy(token(part, row.blocks[static_cast<std::size_t>(t / one.block_size)], head, t % one.block_size), out.row(t).begin());
+    return out;
+  }
 
-struct AttentionValues {
-  Matrix queries, out;
-  double scale = 0.0;
+ private:
+  const StepFacts& f_;
+  std::int32_t layer_;
+  std::unordered_map<std::int32_t, BlockValues> own_;
 };
 
-void audit_row(const StepFacts& f, const AttentionValues& a, const BatchRow& row, std::int64_t first_token, Tally::Line line) {
-  const kv::KvLayout& layout = f.cells.layout();
-  const std::int32_t d = layout.head_dim, group = f.config.spec.num_heads / layout.num_kv_heads, length = row.shape.num_computed + row.shape.num_new;
-  const bool all = std::int64_t{length} * row.shape.num_new * f.config.spec.num_heads * d <= kMostAttentionWork;
-  for (const std::int32_t kv_head : chosen(layout.num_kv_heads, all)) {
-    const HeadContext context = gather(f, row, kv_head);
-    for (const std::int32_t i : chosen(row.shape.num_new, all)) {
-      const Matrix keys = first_rows(context.keys, row.shape.num_computed + i + 1), values = first_rows(context.values, keys.rows);
+struct RowPlace {
+  const BatchRow& row;
+  std::int64_t first_token;  // of the step
+};
+
+void audit_attention(const StepFacts& f, const LayerSnapshot& s, const LayerCells& cells, const RowPlace& place, Tally::Line line) {
+  const kv::KvLayout& one = f.cells.block_layout();
+  const RowShape& shape = place.row.shape;
+  const std::int32_t d = one.head_dim, group = f.config.spec.num_heads / one.num_kv_heads;
+  const auto two = [](std::int32_t n) { return std::min<std::int64_t>(n, 2); };
+  const std::int64_t length = shape.num_computed + shape.num_new, share = kMostAttentionWork / f.cells.num_layers();
+  const bool all = length * shape.num_new * f.config.spec.num_heads * d <= share;
+  const bool outer = s.layer == 0 || s.layer == f.cells.num_layers() - 1;
+  if (!all && !outer && length * two(shape.num_new) * two(one.num_kv_heads) * two(group) * d > share) return;
+  const reference::ScoreRule rule{.scale = static_cast<double>(static_cast<float>(1.0 / std::sqrt(static_cast<double>(d))))};
+  for (const std::int32_t kv_head : chosen(one.num_kv_heads, all)) {
+    const Matrix all_keys = cells.context(kv::Part::kKey, place.row, kv_head), all_values = cells.context(kv::Part::kValue, place.row, kv_head);
+    for (const std::int32_t i : chosen(shape.num_new, all)) {
+      const Matrix keys = rows_between(all_keys, 0, shape.num_computed + i + 1), values = rows_between(all_values, 0, keys.rows);
       for (const std::int32_t g : chosen(group, all)) {
-        const std::int64_t token = first_token + i, head = std::int64_t{kv_head} * group + g;
-        const auto query = a.queries.row(token).subspan(static_cast<std::size_t>(head * d), static_cast<std::size_t>(d));
-        const reference::HeadOutput want = reference::attend(query, keys, values, a.scale);
-        const reference::AttentionBounds bounds = reference::attend_bounds(query, keys, values, a.scale, {});
+        const std::int64_t token = place.first_token + i, head = std::int64_t{kv_head} * group + g;
+        const reference::AttentionBounds want = reference::attend_bounds(s.q.row(token).subspan(static_cast<std::size_t>(head * d), static_cast<std::size_t>(d)), keys, values, rule, {});
         for (std::int32_t dim = 0; dim < d; ++dim)
-          line.add(a.out.at(token, head * d + dim), want.out[static_cast<std::size_t>(dim)], bounds.out[static_cast<std::size_t>(dim)], [&] { return element_name(f, token, head, dim); });
+          line.add(s.attended.at(token, head * d + dim), want.exact.out[static_cast<std::size_t>(dim)], want.out[static_cast<std::size_t>(dim)], [&] { return f.element_name(s.layer, token, head, dim); });
       }
     }
   }
 }
 
-// The step's new cells, and that nothing else in any block changed.
-void audit_cells(const StepFacts& f, const Matrix& keys, const std::vector<double>& key_bounds, const Matrix& values, Tally& tally) {
-  const kv::KvLayout& layout = f.cells.layout();
-  const std::size_t element_bytes = dtype_bytes(layout.dtype);
-  std::vector<std::byte> rest(f.cells.after().begin(), f.cells.after().end());
+// Keys and values of the step's tokens, as the cache holds them.
+struct NewCells {
+  const Matrix& keys;  // what they should be, before rounding; values are rounded once, exactly
+  const std::vector<double>& key_bounds;
+  const Matrix& values;
+};
+
+void audit_new_cells(const StepFacts& f, std::int32_t layer, const LayerCells& cells, const NewCells& want, Tally& tally) {
+  const kv::KvLayout& one = f.cells.block_layout();
   for (std::int64_t t = 0; t < f.num_tokens(); ++t) {
-    Tally::Line key_line = tally.line("key write", f.class_of(t)), value_line = tally.line("value write", f.class_of(t));
-    const std::int64_t slot = f.trace.inputs->slots[static_cast<std::size_t>(t)];
-    reference::KvElement e{.block = f.cells.index_of(static_cast<std::int32_t>(slot / layout.block_size)), .offset = static_cast<std::int32_t>(slot % layout.block_size)};
-    for (std::int64_t c = 0; c < keys.cols; ++c) {
-      e.head = static_cast<std::int32_t>(c / layout.head_dim);
-      e.dim = static_cast<std::int32_t>(c % layout.head_dim);
-      const auto name = [&] { return element_name(f, t, e.head, e.dim); };
-      for (const kv::Part part : {kv::Part::kKey, kv::Part::kValue}) {
-        e.part = part;
-        const double got = reference::kv_read(layout, f.cells.after(), e);
-        if (part == kv::Part::kKey) key_line.add(got, keys.at(t, c), key_bounds[static_cast<std::size_t>(t * keys.cols + c)], name);
-        if (part == kv::Part::kValue) value_line.add(got, reference::round_to(layout.dtype, values.at(t, c)), 0.0, name);
-        const auto at = static_cast<std::size_t>(layout.element(0, e.block, part, e.head, e.offset, e.dim)) * element_bytes;
-        std::memcpy(rest.data() + at, f.cells.before().data() + at, element_bytes);
+    Tally::Line key_line = tally.line("key write", class_of(f.batch, t), layer), value_line = tally.line("value write", class_of(f.batch, t), layer);
+    const std::int64_t slot = f.step.slots[static_cast<std::size_t>(t)];
+    for (std::int32_t head = 0; head < one.num_kv_heads; ++head) {
+      const auto at = [&](kv::Part part) { return cells.token(part, static_cast<std::int32_t>(slot / one.block_size), head, static_cast<std::int32_t>(slot % one.block_size)); };
+      const std::span<const double> keys = at(kv::Part::kKey), values = at(kv::Part::kValue);
+      for (std::int32_t d = 0; d < one.head_dim; ++d) {
+        const std::int64_t c = std::int64_t{head} * one.head_dim + d;
+        const auto name = [&] { return f.element_name(layer, t, head, d); };
+        key_line.add(keys[static_cast<std::size_t>(d)], want.keys.at(t, c), want.key_bounds[static_cast<std::size_t>(t * want.keys.cols + c)], name);
+        value_line.add(values[static_cast<std::size_t>(d)], reference::round_to(one.dtype, want.values.at(t, c)), 0.0, name);
       }
     }
   }
-  std::size_t wrong = 0, first = 0;
-  for (std::size_t i = rest.size(); i-- > 0;)
-    if (rest[i] != f.cells.before()[i]) ++wrong, first = i;
-  const auto block_bytes = static_cast<std::size_t>(layout.block_bytes());
-  tally.line("cells of no new token", "any").add(static_cast<double>(wrong), 0.0, 0.0, [&] {
-    return wrong == 0 ? std::string("bytes changed") : "bytes changed, first in block " + std::to_string(f.cells.blocks()[first / block_bytes]) + " at byte " + std::to_string(first % block_bytes);
-  });
+}
+
+void audit_rope_and_cells(const StepFacts& f, const LayerSnapshot& s, const LayerCells& cells, Tally& tally) {
+  const model::ModelSpec& spec = f.config.spec;
+  const std::int64_t d = spec.head_dim, q_size = spec.num_heads * d, kv_size = spec.num_kv_heads * d;
+  reference::Rotation rotation = reference::rotation_of({spec.rope, spec.head_dim, spec.max_position_embeddings, f.config.limits.max_model_len});
+  rotation.angles = reference::AnglePrecision::kFloat32;
+  const auto turned = [&](const Matrix& x, DType output, std::vector<double>& bounds) {
+    bounds = reference::rope_bounds(x, f.step.positions, rotation.frequencies, rotation.attention_scale, {.output = output});
+    return reference::rope(x, f.step.positions, rotation);
+  };
+  std::vector<double> q_bounds, k_bounds;
+  const Matrix want_q = turned(columns(s.qkv, 0, q_size), DType::kF32, q_bounds), want_k = turned(columns(s.qkv, q_size, kv_size), f.cells.block_layout().dtype, k_bounds);
+  for (std::int64_t t = 0; t < f.num_tokens(); ++t) {
+    Tally::Line line = tally.line("rope", class_of(f.batch, t), s.layer);
+    for (std::int64_t c = 0; c < q_size; ++c) line.add(s.q.at(t, c), want_q.at(t, c), q_bounds[static_cast<std::size_t>(t * q_size + c)], [&] { return f.element_name(s.layer, t, c / d, c % d); });
+  }
+  audit_new_cells(f, s.layer, cells, {want_k, k_bounds, columns(s.qkv, q_size + kv_size, kv_size)}, tally);
 }
 
 }  // namespace
 
-const char* StepFacts::class_of(std::int64_t token) const {
-  for (const BatchRow& row : batch.rows) {
-    if (token < row.shape.num_new) return row_class_name(row.row_class);
-    token -= row.shape.num_new;
-  }
-  return "padded";
+std::string StepFacts::element_name(std::int32_t layer, std::int64_t token, std::int64_t head, std::int64_t dim) const {
+  return "layer " + std::to_string(layer) + ", " + place_of(batch, token) + ", head " + std::to_string(head) + ", dim " + std::to_string(dim);
 }
 
-std::string StepFacts::place_of(std::int64_t token) const {
-  std::int64_t left = token;
-  for (std::size_t i = 0; i < batch.rows.size(); ++i) {
-    const RowShape& s = batch.rows[i].shape;
-    if (left < s.num_new) return "row " + std::to_string(i) + " of length " + std::to_string(s.num_computed + s.num_new) + ", position " + std::to_string(s.num_computed + left);
-    left -= s.num_new;
-  }
-  return "padded token " + std::to_string(token);
-}
-
-Matrix StepFacts::read(const TensorView& activation, std::int64_t rows) const {
-  std::vector<float> host(static_cast<std::size_t>(rows * activation.dim(1)));
-  trace.stream->copy_to_host(host.data(), activation.data, host.size() * sizeof(float));
-  return Matrix(rows, activation.dim(1), std::vector<double>(host.begin(), host.end()));
-}
-
-void poison_attended(const runner::StepTrace& trace, std::int64_t rows) {
-  const TensorView& out = trace.activations->attended;
-  const std::vector<float> nans(static_cast<std::size_t>(std::min(rows, out.dim(0)) * out.dim(1)), std::numeric_limits<float>::quiet_NaN());
-  trace.stream->copy_to_device(out.data, nans.data(), nans.size() * sizeof(float));
-}
-
-void audit_attention(const StepFacts& f, Tally& tally) {
-  const AttentionValues a{f.read(f.trace.activations->q, f.num_tokens()), f.read(f.trace.activations->attended, f.padded_tokens()),
-                          static_cast<double>(static_cast<float>(1.0 / std::sqrt(static_cast<double>(f.config.spec.head_dim))))};
+void audit_layer(const StepFacts& f, const LayerSnapshot& s, Tally& tally) {
+  const LayerCells cells(f, s.layer);
+  audit_rope_and_cells(f, s, cells, tally);
   std::int64_t token = 0;
   for (const BatchRow& row : f.batch.rows) {
-    audit_row(f, a, row, token, tally.line("attention", row_class_name(row.row_class)));
+    audit_attention(f, s, cells, {row, token}, tally.line("attention", row_class_name(row.row_class), s.layer));
     token += row.shape.num_new;
   }
-  // A padded row has no keys: nobody computes it (the mark stays), or it is zero.
-  for (; token < f.padded_tokens(); ++token) {
+}
+
+// A padded row has no keys: nobody computes it (the mark stays), or it is zero. Layers share one buffer, so the last one shows it all.
+void audit_padding(const StepFacts& f, Tally& tally) {
+  const LayerSnapshot& s = f.step.layers.back();
+  for (std::int64_t token = f.num_tokens(); token < f.step.padded_tokens; ++token) {
     Tally::Line line = tally.line("attention", "padded");
-    for (std::int64_t c = 0; c < a.out.cols; ++c) {
-      const double got = a.out.at(token, c);
-      line.add(std::isnan(got) ? 0.0 : got, 0.0, 0.0, [&] { return element_name(f, token, c / f.config.spec.head_dim, c % f.config.spec.head_dim); });
+    for (std::int64_t c = 0; c < s.attended.cols; ++c) {
+      const double got = s.attended.at(token, c);
+      line.add(std::isnan(got) ? 0.0 : got, 0.0, 0.0, [&] { return place_of(f.batch, token) + ", column " + std::to_string(c); });
     }
   }
 }
 
-void audit_rope_and_cache(const StepFacts& f, Tally& tally) {
-  const model::ModelSpec& spec = f.config.spec;
-  const std::int64_t d = spec.head_dim, q_size = spec.num_heads * d, kv_size = spec.num_kv_heads * d;
-  const Matrix qkv = f.read(f.trace.activations->qkv, f.num_tokens()), q = f.read(f.trace.activations->q, f.num_tokens());
-  reference::Rotation rotation = reference::rotation_of({spec.rope, spec.head_dim, spec.max_position_embeddings, f.config.limits.max_model_len});
-  rotation.angles = reference::AnglePrecision::kFloat32;
-  const std::vector<std::int64_t> positions(f.trace.inputs->positions.begin(), f.trace.inputs->positions.begin() + f.num_tokens());
-  const auto turned = [&](const Matrix& x, DType output, std::vector<double>& bounds) {
-    bounds = reference::rope_bounds(x, positions, rotation.frequencies, rotation.attention_scale, {.output = output});
-    return reference::rope(x, positions, rotation);
-  };
-  std::vector<double> q_bounds, k_bounds;
-  const Matrix want_q = turned(columns(qkv, 0, q_size), DType::kF32, q_bounds), want_k = turned(columns(qkv, q_size, kv_size), f.cells.layout().dtype, k_bounds);
-  for (std::int64_t t = 0; t < f.num_tokens(); ++t) {
-    Tally::Line line = tally.line("rope", f.class_of(t));
-    for (std::int64_t c = 0; c < q_size; ++c) line.add(q.at(t, c), want_q.at(t, c), q_bounds[static_cast<std::size_t>(t * q_size + c)], [&] { return element_name(f, t, c / d, c % d); });
-  }
-  audit_cells(f, want_k, k_bounds, columns(qkv, q_size + kv_size, kv_size), tally);
+void audit_foreign_cells(const StepFacts& f, Tally& tally) {
+  tally.line("cells of no new token", "any").add(static_cast<double>(f.step.foreign_bytes), 0.0, 0.0, [&] {
+    return f.step.foreign_bytes == 0 ? std::string("bytes changed") : "bytes changed, first in " + f.step.first_foreign;
+  });
+}
+
+void audit_step(const StepFacts& f, Tally& tally) {
+  for (const LayerSnapshot& layer : f.step.layers) audit_layer(f, layer, tally);
+  audit_padding(f, tally);
+  audit_foreign_cells(f, tally);
+  audit_layer_ops(f, tally);
+  audit_head(f, tally);
 }
 
 }  // namespace quire::selfcheck

@@ -13,11 +13,9 @@ namespace {
 
 using reference::Matrix;
 
-constexpr std::int64_t kMostTokens = 8;  // of a step that the dense operations are checked on
-
 std::vector<float> read_floats(const StepFacts& f, const float* device, std::int64_t count) {
   std::vector<float> host(static_cast<std::size_t>(count));
-  f.trace.stream->copy_to_host(host.data(), device, host.size() * sizeof(float));
+  f.stream.copy_to_host(host.data(), device, host.size() * sizeof(float));
   return host;
 }
 
@@ -36,7 +34,7 @@ Matrix weight_rows(const StepFacts& f, const ops::Weight& w, const std::vector<s
   std::vector<std::byte> panel(static_cast<std::size_t>(w.k * ops::kPanel) * bytes);
   Matrix out(static_cast<std::int64_t>(outputs.size()), w.k);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    f.trace.stream->copy_to_host(panel.data(), static_cast<const std::byte*>(w.packed) + static_cast<std::size_t>(outputs[i] / ops::kPanel) * panel.size(), panel.size());
+    f.stream.copy_to_host(panel.data(), static_cast<const std::byte*>(w.packed) + static_cast<std::size_t>(outputs[i] / ops::kPanel) * panel.size(), panel.size());
     for (std::int64_t k = 0; k < w.k; ++k) {
       const std::size_t first = static_cast<std::size_t>(k * ops::kPanel + outputs[i] % ops::kPanel) * bytes;
       std::uint32_t bits = 0;
@@ -72,39 +70,33 @@ void audit_linear(const StepFacts& f, const LinearCase& c, Tally& tally, ClassOf
 
 void compare_rows(const StepFacts& f, const char* check, const Matrix& got, const Matrix& want, const std::vector<double>& bounds, Tally& tally) {
   for (std::int64_t t = 0; t < want.rows; ++t) {
-    Tally::Line line = tally.line(check, f.class_of(t));
+    Tally::Line line = tally.line(check, class_of(f.batch, t), f.cells.num_layers() - 1);
     for (std::int64_t c = 0; c < want.cols; ++c)
-      line.add(got.at(t, c), want.at(t, c), bounds[static_cast<std::size_t>(t * want.cols + c)], [&] { return f.place_of(t) + ", column " + std::to_string(c); });
+      line.add(got.at(t, c), want.at(t, c), bounds[static_cast<std::size_t>(t * want.cols + c)], [&] { return place_of(f.batch, t) + ", column " + std::to_string(c); });
   }
 }
 
 }  // namespace
 
 void audit_layer_ops(const StepFacts& f, Tally& tally) {
-  const model::Activations& act = *f.trace.activations;
-  const std::int64_t rows = std::min(f.num_tokens(), kMostTokens);
-  const auto class_of = [&](std::int64_t t) { return f.class_of(t); };
-  const auto place_of = [&](std::int64_t t) { return f.place_of(t); };
-  const Matrix gate_up = f.read(act.gate_up, rows), activated = f.read(act.activated, rows), residual = f.read(act.residual, rows);
-  compare_rows(f, "silu_mul", activated, reference::silu_mul(gate_up), reference::silu_mul_bounds(gate_up, {}), tally);
-  audit_linear(f, {"linear (down)", f.weights.layers().back().down, activated, f.read(act.projected, rows)}, tally, class_of, place_of);
+  const StepSnapshot& s = f.step;
+  compare_rows(f, "silu_mul", s.activated, reference::silu_mul(s.gate_up), reference::silu_mul_bounds(s.gate_up, {}), tally);
+  audit_linear(
+      f, {"linear (down)", f.weights.layers().back().down, s.activated, s.projected}, tally, [&](std::int64_t t) { return class_of(f.batch, t); }, [&](std::int64_t t) { return place_of(f.batch, t); });
   const std::vector<float> weight32 = read_floats(f, f.weights.final_norm(), f.config.spec.hidden_size);
   const std::vector<double> weight(weight32.begin(), weight32.end());
   const auto eps = static_cast<double>(static_cast<float>(f.config.spec.rms_norm_eps));
-  compare_rows(f, "rms_norm", f.read(act.hidden, rows), reference::rms_norm(residual, weight, eps), reference::rms_norm_bounds(residual, weight, eps, {}), tally);
+  compare_rows(f, "rms_norm", s.hidden, reference::rms_norm(s.residual, weight, eps), reference::rms_norm_bounds(s.residual, weight, eps, {}), tally);
 }
 
 void audit_head(const StepFacts& f, Tally& tally) {
-  const auto rows = static_cast<std::int64_t>(f.batch.rows.size());  // every row samples once, in order
-  const Matrix gathered = f.read(f.trace.activations->gathered, rows), logits = f.read(f.trace.activations->logits, rows);
-  const auto class_of = [&](std::int64_t r) { return row_class_name(f.batch.rows[static_cast<std::size_t>(r)].row_class); };
-  const auto place_of = [](std::int64_t r) { return "row " + std::to_string(r); };
-  audit_linear(f, {"linear (lm_head)", f.weights.lm_head(), gathered, logits}, tally, class_of, place_of);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const auto row = logits.row(r);
+  const auto row_class = [&](std::int64_t r) { return row_class_name(f.batch.rows[static_cast<std::size_t>(r)].row_class); };
+  const auto row_place = [](std::int64_t r) { return "row " + std::to_string(r); };
+  audit_linear(f, {"linear (lm_head)", f.weights.lm_head(), f.step.gathered, f.step.logits}, tally, row_class, row_place);
+  for (std::int64_t r = 0; r < f.step.logits.rows; ++r) {
+    const auto row = f.step.logits.row(r);
     const auto want = std::max_element(row.begin(), row.end()) - row.begin();  // the lowest id of a tie
-    const auto& token = f.result.rows[static_cast<std::size_t>(r)].token;
-    tally.line("greedy token", class_of(r)).add(token.has_value() ? static_cast<double>(*token) : -1.0, static_cast<double>(want), 0.0, [&] { return place_of(r); });
+    tally.line("greedy token", row_class(r)).add(f.step.tokens[static_cast<std::size_t>(r)], static_cast<double>(want), 0.0, [&] { return row_place(r); });
   }
 }
 

@@ -9,7 +9,7 @@ namespace quire::selfcheck {
 namespace {
 
 // Enough for every row below at any block size; bounds the work of filling them.
-constexpr std::int64_t kMostBlocks = 256;
+constexpr std::int64_t kMostBlocks = 64;
 // Graphs of at most this many tokens have no room for rows of every class.
 constexpr std::int32_t kSmallestMixed = 8;
 
@@ -120,6 +120,34 @@ Batch place(const std::vector<RowShape>& shapes, std::int32_t variant, const std
     row.row_class = attention::row_class(row.shape.num_computed, row.shape.num_new);
   }
   return batch;
+}
+
+std::vector<OwnBlock> own_blocks_of(const Batch& batch, std::int32_t block_size) {
+  std::vector<OwnBlock> out;
+  for (const BatchRow& row : batch.rows) {
+    const std::int32_t first = row.shape.num_computed, end = first + row.shape.num_new;
+    for (std::int32_t k = first / block_size; k < static_cast<std::int32_t>(row.blocks.size()); ++k)
+      out.push_back({row.blocks[static_cast<std::size_t>(k)], std::clamp(first - k * block_size, 0, block_size), std::clamp(end - k * block_size, 0, block_size)});
+  }
+  return out;
+}
+
+const char* class_of(const Batch& batch, std::int64_t token) {
+  for (const BatchRow& row : batch.rows) {
+    if (token < row.shape.num_new) return row_class_name(row.row_class);
+    token -= row.shape.num_new;
+  }
+  return "padded";
+}
+
+std::string place_of(const Batch& batch, std::int64_t token) {
+  std::int64_t left = token;
+  for (std::size_t i = 0; i < batch.rows.size(); ++i) {
+    const RowShape& s = batch.rows[i].shape;
+    if (left < s.num_new) return "row " + std::to_string(i) + " of length " + std::to_string(s.num_computed + s.num_new) + ", position " + std::to_string(s.num_computed + left);
+    left -= s.num_new;
+  }
+  return "padded token " + std::to_string(token);
 }
 
 }  // namespace quire::selfcheck

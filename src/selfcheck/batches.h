@@ -37,13 +37,22 @@ struct BatchRow {
 
 struct Batch {
   std::vector<BatchRow> rows;
-  std::vector<std::int32_t> own_blocks;  // written by the step (or guards): no other row has them
+  std::vector<std::int32_t> own_blocks;  // written by the step, or guards: no other row has them
   std::int32_t num_tokens = 0;
 };
 // Rows' own blocks are distinct; the full blocks before them are shared among rows, so that a long context needs few. A row that finds no
 // block of its own is left out.
 [[nodiscard]] Batch place(const std::vector<RowShape>& shapes, std::int32_t variant, const std::vector<std::int32_t>& blocks, const SchedulerConfig& limits);
 
+// One of a batch's own blocks: tokens [0, begin) are cached, [begin, end) the step's new ones; nobody writes or reads the others.
+struct OwnBlock {
+  std::int32_t block = 0, begin = 0, end = 0;
+};
+[[nodiscard]] std::vector<OwnBlock> own_blocks_of(const Batch& batch, std::int32_t block_size);
+
+// Row class and place of a token of the step, padding included.
+[[nodiscard]] const char* class_of(const Batch& batch, std::int64_t token);
+[[nodiscard]] std::string place_of(const Batch& batch, std::int64_t token);
 [[nodiscard]] const char* row_class_name(attention::RowClass c);
 
 }  // namespace quire::selfcheck

@@ -1,39 +1,70 @@
 #include "selfcheck/cells.h"
 
+#include <algorithm>
 #include <limits>
+#include <random>
 #include <utility>
 
 #include "reference/kv_cache.h"
 
 namespace quire::selfcheck {
+namespace {
 
-Cells::Cells(const kv::KvStore& store, std::vector<std::int32_t> blocks) : store_(store), layout_(store.layout()), blocks_(std::move(blocks)) {
-  layout_.num_layers = 1;
-  layout_.num_blocks = static_cast<std::int64_t>(blocks_.size());
-  for (std::size_t i = 0; i < blocks_.size(); ++i) index_[blocks_[i]] = static_cast<std::int32_t>(i);
-  before_.resize(static_cast<std::size_t>(layout_.total_bytes()));
-  after_.resize(before_.size());
-}
-
-template <class Value>
-void Cells::each(std::int32_t block, std::int32_t begin, std::int32_t end, Value value) {
-  reference::KvElement e{.block = index_of(block)};
+// Every element of a block.
+template <class Visit>
+void each(const kv::KvLayout& one, Visit visit) {
+  reference::KvElement e;
   for (const kv::Part part : {kv::Part::kKey, kv::Part::kValue})
-    for (std::int32_t head = 0; head < layout_.num_kv_heads; ++head)
-      for (std::int32_t t = begin; t < end; ++t)
-        for (std::int32_t d = 0; d < layout_.head_dim; ++d) {
+    for (std::int32_t head = 0; head < one.num_kv_heads; ++head)
+      for (std::int32_t t = 0; t < one.block_size; ++t)
+        for (std::int32_t d = 0; d < one.head_dim; ++d) {
           e.part = part, e.head = head, e.offset = t, e.dim = d;
-          reference::kv_write_element(layout_, before_, e, value(part));
+          visit(e);
         }
 }
 
-void Cells::randomise(std::int32_t block, std::int32_t begin, std::int32_t end) {
-  std::uniform_real_distribution<double> uniform(-1.0, 1.0);
-  each(block, begin, end, [&](kv::Part part) { return uniform(rng_) * (part == kv::Part::kKey ? 0.125 : 1.0); });
+}  // namespace
+
+Cells::Cells(const kv::KvStore& store, std::vector<std::int32_t> blocks) : store_(store), one_(store.layout()), blocks_(std::move(blocks)) {
+  one_.num_layers = 1;
+  one_.num_blocks = 1;
+  for (std::size_t i = 0; i < blocks_.size(); ++i) index_[blocks_[i]] = static_cast<std::int32_t>(i);
+  nan_.resize(block_bytes());
+  token_of_byte_.resize(block_bytes());
+  const std::size_t element_bytes = dtype_bytes(one_.dtype);
+  each(one_, [&](const reference::KvElement& e) {
+    reference::kv_write_element(one_, nan_, e, std::numeric_limits<double>::quiet_NaN());
+    const auto first = static_cast<std::size_t>(one_.element(0, 0, e.part, e.head, e.offset, e.dim)) * element_bytes;
+    for (std::size_t i = 0; i < element_bytes; ++i) token_of_byte_[first + i] = e.offset;
+  });
+  make_images();
 }
 
-void Cells::poison(std::int32_t block, std::int32_t begin, std::int32_t end) {
-  each(block, begin, end, [](kv::Part) { return std::numeric_limits<double>::quiet_NaN(); });
+void Cells::make_images() {
+  std::mt19937_64 rng(20250601);
+  std::uniform_real_distribution<double> uniform(-1.0, 1.0);
+  images_.resize(std::max(blocks_.size(), static_cast<std::size_t>(num_layers())));
+  for (std::vector<std::byte>& image : images_) {
+    image.resize(block_bytes());
+    each(one_, [&](const reference::KvElement& e) { reference::kv_write_element(one_, image, e, uniform(rng) * (e.part == kv::Part::kKey ? 0.125 : 1.0)); });
+    values_.push_back(read(image));
+  }
+}
+
+BlockValues Cells::read(std::span<const std::byte> block) const {
+  BlockValues out;
+  const auto size = static_cast<std::size_t>(one_.block_elements() / 2);
+  out.keys.reserve(size);
+  out.values.reserve(size);
+  each(one_, [&](const reference::KvElement& e) { (e.part == kv::Part::kKey ? out.keys : out.values).push_back(reference::kv_read(one_, block, e)); });
+  return out;
+}
+
+std::vector<std::byte> Cells::poisoned(std::int32_t layer, std::int32_t block, std::int32_t begin) const {
+  const std::span<const std::byte> kept = image(layer, block);
+  std::vector<std::byte> out(block_bytes());
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = token_of_byte_[i] < begin ? kept[i] : nan_[i];
+  return out;
 }
 
 std::byte* Cells::device_block(std::int32_t layer, std::int32_t block) const {
@@ -41,20 +72,19 @@ std::byte* Cells::device_block(std::int32_t layer, std::int32_t block) const {
   return static_cast<std::byte*>(store_.data()) + pool.cell_start(layer, block, kv::Part::kKey, 0, 0) * static_cast<std::int64_t>(dtype_bytes(pool.dtype));
 }
 
-void Cells::upload(device::Stream& stream, std::span<const std::int32_t> blocks) const {
-  const auto bytes = static_cast<std::size_t>(layout_.block_bytes());
-  for (const std::int32_t b : blocks) stream.copy_to_device(device_block(store_.layout().num_layers - 1, b), before_.data() + static_cast<std::size_t>(index_of(b)) * bytes, bytes);
-}
+void Cells::upload(device::Stream& stream, std::int32_t layer, std::int32_t block, std::span<const std::byte> bytes) const { stream.copy_to_device(device_block(layer, block), bytes.data(), bytes.size()); }
 
-void Cells::download(device::Stream& stream) {
-  const auto bytes = static_cast<std::size_t>(layout_.block_bytes());
-  for (std::size_t i = 0; i < blocks_.size(); ++i) stream.copy_to_host(after_.data() + i * bytes, device_block(store_.layout().num_layers - 1, blocks_[i]), bytes);
+void Cells::download(device::Stream& stream, std::int32_t layer, std::int32_t block, std::span<std::byte> bytes) const { stream.copy_to_host(bytes.data(), device_block(layer, block), bytes.size()); }
+
+void Cells::restore(device::Stream& stream, std::span<const std::int32_t> blocks) const {
+  for (std::int32_t layer = 0; layer < num_layers(); ++layer)
+    for (const std::int32_t b : blocks) upload(stream, layer, b, image(layer, b));
 }
 
 void Cells::zero_device(device::Stream& stream) const {
-  const std::vector<std::byte> zeros(static_cast<std::size_t>(layout_.block_bytes()));
-  for (std::int32_t layer = 0; layer < store_.layout().num_layers; ++layer)
-    for (const std::int32_t b : blocks_) stream.copy_to_device(device_block(layer, b), zeros.data(), zeros.size());
+  const std::vector<std::byte> zeros(block_bytes());
+  for (std::int32_t layer = 0; layer < num_layers(); ++layer)
+    for (const std::int32_t b : blocks_) upload(stream, layer, b, zeros);
 }
 
 }  // namespace quire::selfcheck

@@ -1,9 +1,8 @@
-// Host images of the last layer's part of the blocks that the self-check uses: what it put there, and what a step left there. Elements go
-// through the reference's reading and writing of the layout; only whole blocks are copied to and from the device.
+// What the blocks of the self-check hold: the images that it puts there, layer by layer, and reading blocks back. Elements go through the
+// reference's reading and writing of the layout; only whole blocks are copied to and from the device.
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <random>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -13,37 +12,50 @@
 
 namespace quire::selfcheck {
 
+// A block of one layer as numbers.
+struct BlockValues {
+  std::vector<double> keys, values;  // [num_kv_heads, block_size, head_dim]
+};
+
 class Cells {
  public:
   Cells(const kv::KvStore& store, std::vector<std::int32_t> blocks);
 
-  // One layer whose block i is blocks()[i].
-  [[nodiscard]] const kv::KvLayout& layout() const { return layout_; }
+  // Of one block of one layer.
+  [[nodiscard]] const kv::KvLayout& block_layout() const { return one_; }
+  [[nodiscard]] std::size_t block_bytes() const { return static_cast<std::size_t>(one_.block_bytes()); }
+  [[nodiscard]] std::int32_t num_layers() const { return store_.layout().num_layers; }
   [[nodiscard]] const std::vector<std::int32_t>& blocks() const { return blocks_; }
-  [[nodiscard]] std::int32_t index_of(std::int32_t block) const { return index_.at(block); }
-  [[nodiscard]] std::span<const std::byte> before() const { return before_; }
-  [[nodiscard]] std::span<const std::byte> after() const { return after_; }
 
-  // Tokens [begin, end) of a block: keys small enough that no score rules the softmax (an error in one key then shows), values of size 1.
-  void randomise(std::int32_t block, std::int32_t begin, std::int32_t end);
-  // ... NaN: whoever reads them shows it.
-  void poison(std::int32_t block, std::int32_t begin, std::int32_t end);
-  void upload(device::Stream& stream, std::span<const std::int32_t> blocks) const;
-  void download(device::Stream& stream);
-  // All layers' parts of every block.
+  // What a block holds between steps: keys small enough that no score rules the softmax (an error in one key then shows), values of size
+  // 1. No two blocks of a layer and no two layers of a block hold the same.
+  [[nodiscard]] std::span<const std::byte> image(std::int32_t layer, std::int32_t block) const { return images_[image_of(layer, block)]; }
+  [[nodiscard]] const BlockValues& values(std::int32_t layer, std::int32_t block) const { return values_[image_of(layer, block)]; }
+  // The same with NaN from token `begin` on: whoever reads that shows it.
+  [[nodiscard]] std::vector<std::byte> poisoned(std::int32_t layer, std::int32_t block, std::int32_t begin) const;
+  // The token of a block that one of its bytes belongs to.
+  [[nodiscard]] std::int32_t token_of_byte(std::size_t byte) const { return token_of_byte_[byte]; }
+  [[nodiscard]] BlockValues read(std::span<const std::byte> block) const;
+
+  void upload(device::Stream& stream, std::int32_t layer, std::int32_t block, std::span<const std::byte> bytes) const;
+  void download(device::Stream& stream, std::int32_t layer, std::int32_t block, std::span<std::byte> bytes) const;
+  // Images of these blocks, in every layer.
+  void restore(device::Stream& stream, std::span<const std::int32_t> blocks) const;
   void zero_device(device::Stream& stream) const;
 
  private:
-  template <class Value>
-  void each(std::int32_t block, std::int32_t begin, std::int32_t end, Value value);
+  void make_images();
+  [[nodiscard]] std::size_t image_of(std::int32_t layer, std::int32_t block) const { return (static_cast<std::size_t>(index_.at(block)) + static_cast<std::size_t>(layer)) % images_.size(); }
   [[nodiscard]] std::byte* device_block(std::int32_t layer, std::int32_t block) const;
 
   const kv::KvStore& store_;
-  kv::KvLayout layout_;
+  kv::KvLayout one_;
   std::vector<std::int32_t> blocks_;
   std::unordered_map<std::int32_t, std::int32_t> index_;
-  std::vector<std::byte> before_, after_;
-  std::mt19937_64 rng_{20250601};
+  std::vector<std::vector<std::byte>> images_;
+  std::vector<BlockValues> values_;
+  std::vector<std::byte> nan_;
+  std::vector<std::int32_t> token_of_byte_;
 };
 
 }  // namespace quire::selfcheck

@@ -1,12 +1,16 @@
 #include "selfcheck/selfcheck.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <random>
+#include <utility>
 
+#include "selfcheck/agree.h"
 #include "selfcheck/audit.h"
 #include "selfcheck/batches.h"
 #include "selfcheck/cells.h"
+#include "selfcheck/snapshot.h"
 #include "selfcheck/tally.h"
 
 namespace quire::selfcheck {
@@ -15,8 +19,7 @@ namespace {
 using attention::BatchClass;
 using graph::RuntimeMode;
 
-// Rows of a step that are marked before it: more than any batch here is padded to.
-constexpr std::int64_t kMarkedRows = 64;
+constexpr const char* kPairing = "graph support";
 
 // Whole graphs may hold only batches that the backend supports inside them (#25104: a mixed batch in a graph of a decode-only backend).
 void check_pairing(const runner::RunnerConfig& c, std::vector<Verdict>& out) {
@@ -24,7 +27,7 @@ void check_pairing(const runner::RunnerConfig& c, std::vector<Verdict>& out) {
   const attention::BackendCaps& backend = *c.backend;
   const auto add = [&](const char* batch, const char* row_class, BatchClass held, RuntimeMode mode) {
     if (mode != RuntimeMode::kFull) return;
-    Verdict v{.check = "graph support", .batch = batch, .row_class = row_class};
+    Verdict v{.check = kPairing, .batch = batch, .row_class = row_class};
     v.passed = attention::graph_holds(backend.graph_support, held);
     v.where = std::string(backend.name) + " supports " + attention::graph_support_name(backend.graph_support) + ", mode " + graph::graph_mode_name(c.graph_mode) + " records " + batch;
     out.push_back(std::move(v));
@@ -36,27 +39,16 @@ void check_pairing(const runner::RunnerConfig& c, std::vector<Verdict>& out) {
 
 class Check {
  public:
-  explicit Check(const Subject& s) : s_(s), cells_(s.kv, usable_blocks(s.kv.layout())) {
-    for (const std::int32_t b : cells_.blocks()) cells_.randomise(b, 0, s_.kv.layout().block_size);
-    cells_.upload(stream(), cells_.blocks());
-  }
+  explicit Check(const Subject& s) : s_(s), cells_(s.kv, usable_blocks(s.kv.layout())) { cells_.restore(stream(), cells_.blocks()); }
 
   void run(const Scenario& scenario, Report& report) {
-    // By shape first: each instance of the step buffers has graphs of its own, so the same variant runs in each before the next comes.
-    Tally first(""), again("");
+    Tally first, again, eager;
     RuntimeMode mode = RuntimeMode::kNone;
-    for (std::size_t v = 0; v < scenario.variants.size(); ++v) {
-      for (std::int32_t i = 0; i < s_.config.limits.depth; ++i) step(scenario, v, runner::StepPath::kByShape, v == 0 ? first : again);
-      mode = s_.runner.last_choice().key.mode;
-    }
+    for (std::size_t v = 0; v < scenario.variants.size(); ++v) mode = run_variant(make_case(scenario, v), v == 0 ? first : again, eager);
     const std::string how = mode == RuntimeMode::kNone ? "eager" : std::string(graph::runtime_mode_name(mode)) + (mode == RuntimeMode::kFull ? " graph" : " graphs");
     collect(first, scenario.name + ", " + how, report);
     collect(again, scenario.name + ", " + how + (mode == RuntimeMode::kNone ? ", again" : ", replayed") + " with other lengths and blocks", report);
-    if (mode != RuntimeMode::kNone) {
-      Tally eager("");
-      for (std::size_t v = 0; v < std::min<std::size_t>(2, scenario.variants.size()); ++v) step(scenario, v, runner::StepPath::kEager, eager);
-      collect(eager, scenario.name + ", eager", report);
-    }
+    collect(eager, scenario.name + ", eager", report);
     report.num_steps = num_steps_;
   }
 
@@ -64,12 +56,15 @@ class Check {
   void finish() {
     s_.runner.forget_sequences();
     cells_.zero_device(stream());
-    const TensorView attended = s_.runner.trace().activations->attended;
-    const std::vector<float> zeros(static_cast<std::size_t>(std::min(kMarkedRows, attended.dim(0)) * attended.dim(1)));
-    stream().copy_to_device(attended.data, zeros.data(), zeros.size() * sizeof(float));
+    unmark_attended(s_.runner.trace());
   }
 
  private:
+  // A batch in its blocks, and the tokens of its rows.
+  struct Case {
+    Batch batch;
+    std::vector<std::vector<TokenId>> tokens;
+  };
   [[nodiscard]] device::Stream& stream() { return *s_.runner.trace().stream; }
   static void collect(const Tally& tally, const std::string& batch, Report& report) {
     for (Verdict v : tally.verdicts()) {
@@ -77,9 +72,11 @@ class Check {
       report.verdicts.push_back(std::move(v));
     }
   }
-  void step(const Scenario& scenario, std::size_t variant, runner::StepPath path, Tally& tally);
-  [[nodiscard]] StepPlan plan_of(const Batch& batch);
-  void prepare(const Batch& batch);
+  [[nodiscard]] Case make_case(const Scenario& scenario, std::size_t variant);
+  // By shape in each instance of the step buffers, which have graphs of their own; then, if that was recorded, eager.
+  [[nodiscard]] RuntimeMode run_variant(const Case& c, Tally& by_shape, Tally& eager);
+  [[nodiscard]] StepSnapshot step(const Case& c, runner::StepPath path);
+  [[nodiscard]] StepPlan plan_of(const Case& c);
 
   Subject s_;
   Cells cells_;
@@ -88,53 +85,75 @@ class Check {
   std::uint64_t next_request_ = 1;
 };
 
-StepPlan Check::plan_of(const Batch& batch) {
+Check::Case Check::make_case(const Scenario& scenario, std::size_t variant) {
+  Case c{place(scenario.variants[variant], static_cast<std::int32_t>(variant), cells_.blocks(), s_.config.limits), {}};
+  std::uniform_int_distribution<TokenId> any_token(0, s_.config.spec.vocab_size - 1);
+  for (const BatchRow& row : c.batch.rows) {
+    std::vector<TokenId>& tokens = c.tokens.emplace_back(static_cast<std::size_t>(row.shape.num_computed + row.shape.num_new));
+    for (TokenId& t : tokens) t = any_token(rng_);
+  }
+  return c;
+}
+
+StepPlan Check::plan_of(const Case& c) {
   StepPlan plan;
   plan.step_id = static_cast<std::uint64_t>(++num_steps_);
-  plan.num_tokens = batch.num_tokens;
+  plan.num_tokens = c.batch.num_tokens;
   auto sampling = std::make_shared<SamplingParams>();
   sampling->temperature = 0.0;
-  std::uniform_int_distribution<TokenId> any_token(0, s_.config.spec.vocab_size - 1);
-  for (const BatchRow& row : batch.rows) {
+  for (std::size_t i = 0; i < c.batch.rows.size(); ++i) {
+    const BatchRow& row = c.batch.rows[i];
     const StateRow state{row.state_row};
     const RequestId request{next_request_++};
-    StateUpload upload{state, request, {}, row.shape.num_computed + row.shape.num_new, sampling};
-    for (std::int32_t p = 0; p < row.shape.num_computed + row.shape.num_new; ++p) upload.tokens.push_back(any_token(rng_));
     BlockAppend blocks{state, {}};
     for (const std::int32_t b : row.blocks) blocks.blocks.push_back(BlockId{b});
-    plan.uploads.push_back(std::move(upload));
+    plan.uploads.push_back(StateUpload{state, request, c.tokens[i], row.shape.num_computed + row.shape.num_new, sampling});
     plan.block_appends.push_back(std::move(blocks));
     plan.rows.push_back(RowPlan{.row = state, .request = request, .num_computed = row.shape.num_computed, .num_new = row.shape.num_new, .samples = true});
   }
   return plan;
 }
 
-// Cached tokens in a row's own blocks keep their random cells; from the first new position on NaN waits for the step's writes, and what it
-// does not write must never be read.
-void Check::prepare(const Batch& batch) {
-  const std::int32_t block_size = s_.kv.layout().block_size;
-  for (const BatchRow& row : batch.rows)
-    for (std::size_t k = static_cast<std::size_t>(row.shape.num_computed / block_size); k < row.blocks.size(); ++k)
-      cells_.poison(row.blocks[k], std::clamp(row.shape.num_computed - static_cast<std::int32_t>(k) * block_size, 0, block_size), block_size);
-  cells_.upload(stream(), batch.own_blocks);
+RuntimeMode Check::run_variant(const Case& c, Tally& by_shape, Tally& eager) {
+  if (c.batch.rows.empty()) return RuntimeMode::kNone;
+  std::vector<StepSnapshot> steps;
+  for (std::int32_t i = 0; i < s_.config.limits.depth; ++i) steps.push_back(step(c, runner::StepPath::kByShape));
+  const RuntimeMode mode = s_.runner.last_choice().key.mode;
+  if (mode != RuntimeMode::kNone) steps.push_back(step(c, runner::StepPath::kEager));
+  const StepSnapshot standard = std::move(steps.back());
+  steps.pop_back();
+  const auto facts = [&](const StepSnapshot& snapshot) { return StepFacts{s_.config, s_.weights, stream(), c.batch, cells_, snapshot}; };
+  Tally of_standard;
+  audit_step(facts(standard), of_standard);
+  (mode == RuntimeMode::kNone ? by_shape : eager).merge(of_standard);
+  for (const StepSnapshot& snapshot : steps) {
+    Tally mine;
+    audit_agreement(facts(snapshot), standard, mine);
+    by_shape.merge(mine);
+    // The same bits deserve the same verdict.
+    if (same_bits(snapshot, standard)) {
+      by_shape.merge(of_standard);
+      audit_padding(facts(snapshot), by_shape);
+    } else {
+      audit_step(facts(snapshot), by_shape);
+    }
+  }
+  return mode;
 }
 
-void Check::step(const Scenario& scenario, std::size_t variant, runner::StepPath path, Tally& tally) {
-  const Batch batch = place(scenario.variants[variant], static_cast<std::int32_t>(variant), cells_.blocks(), s_.config.limits);
-  if (batch.rows.empty()) return;
-  prepare(batch);
-  poison_attended(s_.runner.trace(), kMarkedRows);
-  s_.runner.submit(plan_of(batch), path);
+// Cached tokens in a row's own blocks keep their images; from the first new position on NaN waits for the step's writes, and what it does
+// not write must never be read.
+StepSnapshot Check::step(const Case& c, runner::StepPath path) {
+  for (const OwnBlock& b : own_blocks_of(c.batch, s_.kv.layout().block_size))
+    for (std::int32_t layer = 0; layer < cells_.num_layers(); ++layer) cells_.upload(stream(), layer, b.block, cells_.poisoned(layer, b.block, b.begin));
+  mark_attended(s_.runner.trace());
+  std::vector<LayerSnapshot> layers;
+  s_.runner.submit(plan_of(c), {.path = path, .after_attention = [&](std::int32_t layer) { layers.push_back(take_layer(s_.runner.trace(), c.batch.num_tokens, layer)); }});
   const StepResult result = s_.runner.collect().value();
-  cells_.download(stream());
   const runner::StepTrace trace = s_.runner.trace();
-  const StepFacts facts{s_.config, s_.weights, batch, cells_, trace, result};
-  audit_rope_and_cache(facts, tally);
-  audit_attention(facts, tally);
-  audit_layer_ops(facts, tally);
-  audit_head(facts, tally);
-  for (const std::int32_t b : batch.own_blocks) cells_.randomise(b, 0, s_.kv.layout().block_size);
-  cells_.upload(stream(), batch.own_blocks);
+  StepSnapshot snapshot = take_step({trace, c.batch, cells_, result}, std::move(layers));
+  cells_.restore(stream(), c.batch.own_blocks);
+  return snapshot;
 }
 
 std::string number(double x) {
@@ -152,11 +171,14 @@ bool Report::passed() const {
 std::string Report::failure() const {
   std::string out;
   std::size_t failed = 0;
+  bool numbers = false;
   for (const Verdict& v : verdicts) {
     if (v.passed) continue;
-    if (failed++ > 0) continue;
-    out = v.check + " of " + v.row_class + " rows in " + v.batch + ": " + v.where;
-    if (v.check != "graph support") out += " (error " + number(v.worst_error) + ", bound " + number(v.bound) + ")";
+    const bool pairing = v.check == kPairing;
+    if (failed++ > 0 && (pairing || numbers)) continue;
+    out += (out.empty() ? "" : "; in the numbers: ") + v.check + " of " + v.row_class + " rows in " + v.batch + ": " + v.where;
+    if (!pairing) out += " (error " + number(v.worst_error) + ", bound " + number(v.bound) + ")";
+    numbers = numbers || !pairing;
   }
   if (failed > 1) out += "; " + std::to_string(failed) + " of " + std::to_string(verdicts.size()) + " checks failed";
   return out;
@@ -166,11 +188,14 @@ Report run(const Subject& subject) {
   const auto started = std::chrono::steady_clock::now();
   Report report;
   check_pairing(subject.config, report.verdicts);
-  if (report.passed()) {
-    Check check(subject);
-    for (const Scenario& s : make_scenarios(subject.config.limits, subject.config.buckets.max_size())) check.run(s, report);
-    check.finish();
+  Check check(subject);
+  const std::vector<Scenario> scenarios = make_scenarios(subject.config.limits, subject.config.buckets.max_size());
+  for (std::size_t i = 0; i < scenarios.size(); ++i) {
+    if (subject.progress) subject.progress(static_cast<std::int32_t>(i * 100 / scenarios.size()));
+    check.run(scenarios[i], report);
   }
+  if (subject.progress) subject.progress(100);
+  check.finish();
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   return report;
 }

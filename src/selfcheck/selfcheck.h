@@ -1,6 +1,9 @@
-// The self-check: runs the real runner on the real pool before anything is served, eager and by its recorded graphs, and compares what the
-// kernels left behind with the plain reference under derived bounds. Owns cases and verdicts; must not know the command line.
+// The self-check: runs the real runner on the real pool before anything is served, eager and by its recorded graphs. Eager steps are compared
+// with the plain reference under derived bounds, layer by layer; recorded ones with the eager step of the same batch, bit for bit, and with
+// the reference where they differ. Owns cases and verdicts; must not know the command line.
 #pragma once
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,15 +13,18 @@
 
 namespace quire::selfcheck {
 
+inline constexpr std::int32_t kNoLayer = -1;
+
 // One comparison, over every element of one kind in the batches of one name.
 struct Verdict {
-  std::string check;        // "attention", "kv write", "graph support", ...
+  std::string check;        // "attention", "key write", "same bits as eager", "graph support", ...
   std::string batch;        // "mixed rows, FULL graph, replayed with other lengths and blocks"
   std::string row_class;    // "decode", "extend", "prefill", "padded", "mixed", ...
   bool passed = true;
   double worst_error = 0.0; // |got - want| of the element that used most of its bound; infinite: NaN or infinity on one side
   double bound = 0.0;       // that element's
-  std::string where;        // that element, with both values
+  std::string where = {};   // that element, with both values
+  std::int32_t layer = kNoLayer;  // that element's
 };
 
 struct Report {
@@ -26,7 +32,8 @@ struct Report {
   double seconds = 0.0;
   std::int64_t num_steps = 0;
   [[nodiscard]] bool passed() const;
-  // What serve says: the first failure by check, batch, row class and place, and how many there are. Empty when all passed.
+  // What serve says: the first failure by check, batch, row class and place, and how many there are; after a pairing that is not allowed
+  // also the first one in the numbers. Empty when all passed.
   [[nodiscard]] std::string failure() const;
 };
 
@@ -35,10 +42,11 @@ struct Subject {
   const model::Weights& weights;
   kv::KvStore& kv;              // the real pool; its contents are used up
   runner::ModelRunner& runner;  // with its graphs recorded and no step submitted
+  std::function<void(std::int32_t percent)> progress = {};  // called now and then, from 0 to 100
 };
 
 // Afterwards the touched blocks are zero and the runner knows no sequence. A pairing of graph mode and backend that is not allowed is
-// reported without running it. Allocates no device memory.
+// reported, and run like any other. Allocates no device memory.
 [[nodiscard]] Report run(const Subject& subject);
 
 }  // namespace quire::selfcheck

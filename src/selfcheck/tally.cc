@@ -1,5 +1,6 @@
 #include "selfcheck/tally.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -26,6 +27,7 @@ bool Tally::Line::take(double got, double want, double bound) {
   if (!worse) return false;
   verdict_.worst_error = error;
   verdict_.bound = bound;
+  verdict_.layer = layer_;
   return true;
 }
 
@@ -35,10 +37,25 @@ std::string Tally::Line::values_text(double got, double want) {
   return text;
 }
 
-Tally::Line Tally::line(std::string_view check, std::string_view row_class) {
+Verdict& Tally::verdict(std::string_view check, std::string_view row_class) {
   for (Verdict& v : verdicts_)
-    if (v.check == check && v.row_class == row_class) return Line(v);
-  return Line(verdicts_.emplace_back(Verdict{.check = std::string(check), .batch = batch_, .row_class = std::string(row_class)}));
+    if (v.check == check && v.row_class == row_class) return v;
+  return verdicts_.emplace_back(Verdict{.check = std::string(check), .batch = {}, .row_class = std::string(row_class)});
+}
+
+Tally::Line Tally::line(std::string_view check, std::string_view row_class, std::int32_t layer) { return Line(verdict(check, row_class), layer); }
+
+void Tally::merge(const Tally& other) {
+  for (const Verdict& v : other.verdicts_) {
+    Verdict& mine = verdict(v.check, v.row_class);
+    const bool passed = mine.passed && v.passed;
+    if (mine.where.empty() || used_of(v.worst_error, v.bound) > used_of(mine.worst_error, mine.bound)) mine = v;
+    mine.passed = passed;
+  }
+}
+
+bool Tally::passed() const {
+  return std::all_of(verdicts_.begin(), verdicts_.end(), [](const Verdict& v) { return v.passed; });
 }
 
 }  // namespace quire::selfcheck

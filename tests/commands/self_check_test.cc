@@ -57,6 +57,7 @@ TEST(SelfCheckAtStart, AForcedPairingIsRefusedAndNamed) {
   const Started s = start({"--attention-backend", "CPU_SPLIT"}, {.forced_graph_mode = graph::GraphMode::kFull});
   EXPECT_THAT(s.error, HasSubstr("the self-check failed: graph support of mixed (decode with extend and prefill) rows"));
   EXPECT_THAT(s.error, HasSubstr("CPU_SPLIT supports UNIFORM_SINGLE_TOKEN_DECODE"));
+  EXPECT_THAT(s.error, HasSubstr("in the numbers: same bits as eager of prefill rows in prefill rows, FULL graph"));
   EXPECT_THAT(s.error, HasSubstr("--relaxed self-check"));
 }
 
@@ -65,7 +66,7 @@ TEST(SelfCheckAtStart, AWrongKernelIsRefusedAndNamed) {
   constexpr std::int64_t kTableStride = 2048 / 16, kStateRows = 16, kUnused = 0;
   const StartupSwitches switches{.kernels = test::faulty_kernels(test::Fault::kLengthsStale, {kStateRows, kTableStride, kUnused, kUnused})};
   const Started s = start({"--num-threads", "1"}, switches);
-  EXPECT_THAT(s.error, HasSubstr("the self-check failed: attention of decode rows in decode rows, FULL graph, replayed with other lengths and blocks: row "));
+  EXPECT_THAT(s.error, HasSubstr("the self-check failed: attention of decode rows in decode rows, FULL graph, replayed with other lengths and blocks: layer 0, row "));
   EXPECT_THAT(s.metrics->render(), testing::ContainsRegex("quire:self_check_failed\\{[^}]*\\} 1"));
 }
 
@@ -78,12 +79,14 @@ TEST(SelfCheckAtStart, RelaxedServesAndSaysSo) {
 
 TEST(Doctor, TableAndDocument) {
   selfcheck::Report r{.seconds = 0.5, .num_steps = 3};
-  r.verdicts.push_back({"attention", "decode rows, eager", "decode", true, 1e-7, 2e-6, "row 0"});
+  r.verdicts.push_back({"attention", "decode rows, eager", "decode", true, 1e-7, 2e-6, "row 0", 3});
   r.verdicts.push_back({"attention", "mixed rows, FULL graph", "extend", false, std::numeric_limits<double>::infinity(), 2e-6, "row 2: nan instead of 1"});
   EXPECT_THAT(report_text(r), HasSubstr("FAIL attention  extend  mixed rows, FULL graph  inf       2.00e-06  row 2: nan instead of 1\n"));
   EXPECT_THAT(report_text(r), HasSubstr("2 checks over 3 steps in 0.50 s: 1 FAILED\n"));
   const auto json = report_json(r);
   EXPECT_FALSE(json.at("passed").as_bool());
+  EXPECT_EQ(json.at("verdicts").as_array()[0].as_object().at("layer").as_int64(), 3);
+  EXPECT_TRUE(json.at("verdicts").as_array()[1].as_object().at("layer").is_null());
   EXPECT_TRUE(json.at("verdicts").as_array()[1].as_object().at("worst_error").is_null());
   EXPECT_THAT(std::string(json.at("failure").as_string()), HasSubstr("attention of extend rows in mixed rows, FULL graph: row 2"));
 }

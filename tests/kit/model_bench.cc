@@ -27,6 +27,11 @@ ModelBench::ModelBench(const ModelBenchOptions& o) : spec(o.dummy.has_value() ? 
       model::Weights::load(*device, spec, model::WeightsOptions{dtype, o.scheduler.max_model_len}, *source, progress).value());
   const attention::AttnProblem problem{spec.num_heads, spec.num_kv_heads, spec.head_dim, o.scheduler.block_size, kv::kv_format_of(kv_dtype).value(), dtype};
   backend = attention::select_backend(problem, "cpu", o.backend).value().backend;
+  if (o.claimed_graph_support.has_value()) {
+    claimed = std::make_unique<attention::BackendCaps>(*backend);
+    claimed->graph_support = *o.claimed_graph_support;
+    backend = claimed.get();
+  }
   kv::KvLayout layout;
   layout.num_layers = spec.num_layers;
   layout.num_kv_heads = spec.num_kv_heads;

@@ -26,6 +26,7 @@ struct ModelBenchOptions {
   SchedulerConfig scheduler;             // num_blocks must be set
   std::vector<device::CpuKernel> kernels;             // default: all_cpu_kernels()
   std::optional<graph::GraphMode> forced_graph_mode;  // runs whatever the backend supports; graph_mode is not asked
+  std::optional<attention::GraphSupport> claimed_graph_support;  // the row says this of itself, whatever its kernels do
 };
 
 // Everything a test needs, alive together. Failures end the process with the reason.
@@ -38,6 +39,7 @@ struct ModelBench {
   runner::RunnerConfig config;
   std::unique_ptr<runner::ModelRunner> runner;
   const attention::BackendCaps* backend = nullptr;
+  std::unique_ptr<attention::BackendCaps> claimed;  // a row of the table that says something else
   runner::RecordedGraphs graphs_recorded;
 };
 

@@ -26,11 +26,24 @@ struct State {
   std::vector<float> q, out;
   std::vector<AttnWork> work;
   std::vector<BFloat16> pool;
+  std::vector<const void*> layers;  // their parts of the pool, in the order of the first step
 };
 State& state() {
   static State s;
   return s;
 }
+
+// The layer of a launch; the first step of a process goes through them in order.
+int layer_of(const AttnParams& p) {
+  State& s = state();
+  const auto found = std::find(s.layers.begin(), s.layers.end(), p.kv.data);
+  const auto layer = static_cast<int>(found - s.layers.begin());
+  if (found == s.layers.end()) s.layers.push_back(p.kv.data);
+  return layer;
+}
+
+// A recorded launch has room for more work than this step's.
+bool is_recorded(const AttnParams& p) { return p.launch_units != std::int64_t{*p.num_work} * p.kv.num_kv_heads; }
 
 bool is_decode(KernelId id) { return id >= KernelId::kAttnDecodeF32 && id <= KernelId::kAttnDecodeBF16; }
 
@@ -128,6 +141,8 @@ void run_faulty(KernelId id, const void* params, std::int64_t begin, std::int64_
   State& s = state();
   AttnParams p = *static_cast<const AttnParams*>(params);
   const bool last = end == p.launch_units;
+  const int layer = layer_of(p);
+  if (s.shape.only_layer >= 0 && layer != s.shape.only_layer) return s.right[static_cast<std::size_t>(id)](params, begin, end);
   switch (s.fault) {
     case Fault::kNone: break;
     case Fault::kBlockTableStale: stale_table(p); break;
@@ -137,6 +152,9 @@ void run_faulty(KernelId id, const void* params, std::int64_t begin, std::int64_
     case Fault::kGroupOffByOne: return shifted_heads(id, p, begin, end);
     case Fault::kWorkspaceOverlap: share_slots(id, p); break;
     case Fault::kValuesTransposed: transpose_values(p); break;
+    case Fault::kCapturedAsDecode:
+      if (id == KernelId::kAttnPrefillBF16 && is_recorded(p)) return;
+      break;
     case Fault::kDecodeWritesPrefillRow: case Fault::kPaddedRowReadsKv: break;
   }
   s.right[static_cast<std::size_t>(id)](&p, begin, end);
@@ -169,6 +187,7 @@ const char* fault_name(Fault f) {
     case Fault::kWorkspaceOverlap: return "workspace overlap";
     case Fault::kPaddedRowReadsKv: return "padded row reading KV";
     case Fault::kValuesTransposed: return "V cells transposed";
+    case Fault::kCapturedAsDecode: return "graph captured as decode";
   }
   return "?";
 }

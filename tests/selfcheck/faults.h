@@ -18,14 +18,17 @@ enum class Fault {
   kWorkspaceOverlap,        // rows share partials
   kPaddedRowReadsKv,        // the first padded row is computed, from block 0
   kValuesTransposed,        // value cells are read as [dim, token]
+  kCapturedAsDecode,        // a whole graph was captured with a decode batch: replays launch no prefill kernel
 };
 inline constexpr Fault kFaults[] = {Fault::kBlockTableStale, Fault::kLengthsStale,           Fault::kOffset32,         Fault::kWindowOffByOne,   Fault::kGroupOffByOne,
-                                    Fault::kDecodeWritesPrefillRow, Fault::kWorkspaceOverlap, Fault::kPaddedRowReadsKv, Fault::kValuesTransposed};
+                                    Fault::kDecodeWritesPrefillRow, Fault::kWorkspaceOverlap, Fault::kPaddedRowReadsKv, Fault::kValuesTransposed,
+                                    Fault::kCapturedAsDecode};
 [[nodiscard]] const char* fault_name(Fault f);
 
 // What the faulty kernels must know to copy what they corrupt.
 struct FaultShape {
   std::int64_t state_rows = 0, table_stride = 0, num_blocks = 0, max_tokens = 0;
+  int only_layer = -1;  // the kernels are wrong in this layer alone; -1: in all
 };
 // Every kernel of the program, the attention kernels with `fault`. One fault at a time in a process; one thread.
 [[nodiscard]] std::vector<device::CpuKernel> faulty_kernels(Fault fault, const FaultShape& shape);

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <set>
 
 #include "kit/model_bench.h"
@@ -37,6 +39,23 @@ TEST(SelfCheck, EveryModeAndRowPasses) {
       expect_passed(r, std::string(backend) + " " + mode);
       std::printf("%s %s: %lld steps, %zu verdicts, %.3f s\n", backend, mode, static_cast<long long>(r.num_steps), r.verdicts.size(), r.seconds);
     }
+}
+
+// About half a second on one thread.
+TEST(SelfCheck, TakesLittleTimeAndTellsHowFarItIs) {
+  ModelBench b(gsm_tiny("CPU_SPLIT", "FULL_AND_PIECEWISE"));
+  std::vector<std::int32_t> told;
+  const std::clock_t before = std::clock();
+  const selfcheck::Report r = selfcheck::run({b.config, *b.weights, *b.kv, *b.runner, [&](std::int32_t percent) { told.push_back(percent); }});
+  const double cpu_seconds = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  expect_passed(r, "progress");
+  ASSERT_GE(told.size(), 3u);
+  EXPECT_EQ(told.front(), 0);
+  EXPECT_EQ(told.back(), 100);
+  EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LT(cpu_seconds, 2.0);  // the promise; processor time, since the machine may be busy
+#endif
 }
 
 // The pool is zero and the runner as new: sequences run afterwards give the bits of a runner that was never checked.
