@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <unordered_map>
 
 #include "reference/attention.h"
@@ -45,7 +46,7 @@ class LayerCells {
     const std::span<const std::byte> own = f.step.cells[static_cast<std::size_t>(layer)];
     for (std::size_t i = 0; i < f.step.own.size(); ++i) own_.emplace(f.step.own[i].block, f.cells.read(own.subspan(i * f.cells.block_bytes(), f.cells.block_bytes())));
   }
-  // [head_dim] of one cached token.
+  // [head_dim] stored numbers of one cached token.
   [[nodiscard]] std::span<const double> token(kv::Part part, std::int32_t block, std::int32_t head, std::int32_t offset) const {
     const kv::KvLayout& one = f_.cells.block_layout();
     const auto own = own_.find(block);
@@ -57,7 +58,9 @@ class LayerCells {
   [[nodiscard]] Matrix context(kv::Part part, const BatchRow& row, std::int32_t head) const {
     const kv::KvLayout& one = f_.cells.block_layout();
     Matrix out(row.shape.num_computed + row.shape.num_new, one.head_dim);
-    for (std::int32_t t = 0; t < out.rows; ++t) std::ranges::copy(token(part, row.blocks[static_cast<std::size_t>(t / one.block_size)], head, t % one.block_size), out.row(t).begin());
+    const double scale = f_.cells.scale(layer_, part, head);
+    for (std::int32_t t = 0; t < out.rows; ++t)
+      std::ranges::transform(token(part, row.blocks[static_cast<std::size_t>(t / one.block_size)], head, t % one.block_size), out.row(t).begin(), [scale](double x) { return x * scale; });
     return out;
   }
 
@@ -82,13 +85,14 @@ void audit_attention(const StepFacts& f, const LayerSnapshot& s, const LayerCell
   const bool outer = s.layer == 0 || s.layer == f.cells.num_layers() - 1;
   if (!all && !outer && length * two(shape.num_new) * two(one.num_kv_heads) * two(group) * d > share) return;
   const reference::ScoreRule rule{.scale = static_cast<double>(static_cast<float>(1.0 / std::sqrt(static_cast<double>(d))))};
+  const reference::Precision precision{.cache_scale_roundings = is_fp8(one.dtype) ? 1 : 0};
   for (const std::int32_t kv_head : chosen(one.num_kv_heads, all)) {
     const Matrix all_keys = cells.context(kv::Part::kKey, place.row, kv_head), all_values = cells.context(kv::Part::kValue, place.row, kv_head);
     for (const std::int32_t i : chosen(shape.num_new, all)) {
       const Matrix keys = rows_between(all_keys, 0, shape.num_computed + i + 1), values = rows_between(all_values, 0, keys.rows);
       for (const std::int32_t g : chosen(group, all)) {
         const std::int64_t token = place.first_token + i, head = std::int64_t{kv_head} * group + g;
-        const reference::AttentionBounds want = reference::attend_bounds(s.q.row(token).subspan(static_cast<std::size_t>(head * d), static_cast<std::size_t>(d)), keys, values, rule, {});
+        const reference::AttentionBounds want = reference::attend_bounds(s.q.row(token).subspan(static_cast<std::size_t>(head * d), static_cast<std::size_t>(d)), keys, values, rule, precision);
         for (std::int32_t dim = 0; dim < d; ++dim)
           line.add(s.attended.at(token, head * d + dim), want.exact.out[static_cast<std::size_t>(dim)], want.out[static_cast<std::size_t>(dim)], [&] { return f.element_name(s.layer, token, head, dim); });
       }
@@ -96,12 +100,28 @@ void audit_attention(const StepFacts& f, const LayerSnapshot& s, const LayerCell
   }
 }
 
-// Keys and values of the step's tokens, as the cache holds them.
+// Keys and values of the step's tokens, before the cache's format: keys known within bounds, values exactly.
 struct NewCells {
-  const Matrix& keys;  // what they should be, before rounding; values are rounded once, exactly
+  const Matrix& keys;
   const std::vector<double>& key_bounds;
   const Matrix& values;
 };
+
+struct Stored {
+  double value = 0.0, bound = 0.0;
+};
+
+// What a cell holds of a key that is known with `error`. FP8: the quotient by the scale, limited to the type's range, which magnifies
+// nothing; other formats' rounding is in `error` already.
+Stored stored_key(double key, double error, double scale, DType dtype) {
+  if (!is_fp8(dtype)) return {key, error};
+  const double u = reference::unit_roundoff(DType::kF32), largest = reference::round_to(dtype, std::numeric_limits<double>::infinity());
+  const double quotient = std::clamp(key / scale, -largest, largest);
+  return {quotient, reference::rounding_error(quotient, (error * (1.0 + u) + u * std::fabs(key)) / scale, dtype)};
+}
+
+// Values are rounded once; FP8 divides in float32 first.
+double stored_value(double value, double scale, DType dtype) { return reference::round_to(dtype, is_fp8(dtype) ? reference::round_to(DType::kF32, value / scale) : value); }
 
 void audit_new_cells(const StepFacts& f, std::int32_t layer, const LayerCells& cells, const NewCells& want, Tally& tally) {
   const kv::KvLayout& one = f.cells.block_layout();
@@ -114,8 +134,9 @@ void audit_new_cells(const StepFacts& f, std::int32_t layer, const LayerCells& c
       for (std::int32_t d = 0; d < one.head_dim; ++d) {
         const std::int64_t c = std::int64_t{head} * one.head_dim + d;
         const auto name = [&] { return f.element_name(layer, t, head, d); };
-        key_line.add(keys[static_cast<std::size_t>(d)], want.keys.at(t, c), want.key_bounds[static_cast<std::size_t>(t * want.keys.cols + c)], name);
-        value_line.add(values[static_cast<std::size_t>(d)], reference::round_to(one.dtype, want.values.at(t, c)), 0.0, name);
+        const Stored key = stored_key(want.keys.at(t, c), want.key_bounds[static_cast<std::size_t>(t * want.keys.cols + c)], f.cells.scale(layer, kv::Part::kKey, head), one.dtype);
+        key_line.add(keys[static_cast<std::size_t>(d)], key.value, key.bound, name);
+        value_line.add(values[static_cast<std::size_t>(d)], stored_value(want.values.at(t, c), f.cells.scale(layer, kv::Part::kValue, head), one.dtype), 0.0, name);
       }
     }
   }
@@ -130,8 +151,9 @@ void audit_rope_and_cells(const StepFacts& f, const LayerSnapshot& s, const Laye
     bounds = reference::rope_bounds(x, f.step.positions, rotation.frequencies, rotation.attention_scale, {.output = output});
     return reference::rope(x, f.step.positions, rotation);
   };
+  const DType cache = f.cells.block_layout().dtype, key_dtype = is_fp8(cache) ? DType::kF32 : cache;
   std::vector<double> q_bounds, k_bounds;
-  const Matrix want_q = turned(columns(s.qkv, 0, q_size), DType::kF32, q_bounds), want_k = turned(columns(s.qkv, q_size, kv_size), f.cells.block_layout().dtype, k_bounds);
+  const Matrix want_q = turned(columns(s.qkv, 0, q_size), DType::kF32, q_bounds), want_k = turned(columns(s.qkv, q_size, kv_size), key_dtype, k_bounds);
   for (std::int64_t t = 0; t < f.num_tokens(); ++t) {
     Tally::Line line = tally.line("rope", class_of(f.batch, t), s.layer);
     for (std::int64_t c = 0; c < q_size; ++c) line.add(s.q.at(t, c), want_q.at(t, c), q_bounds[static_cast<std::size_t>(t * q_size + c)], [&] { return f.element_name(s.layer, t, c / d, c % d); });

@@ -12,20 +12,24 @@
 
 namespace quire::selfcheck {
 
-// A block of one layer as numbers.
+// A block of one layer as stored numbers, which the scales of an FP8 cache multiply.
 struct BlockValues {
   std::vector<double> keys, values;  // [num_kv_heads, block_size, head_dim]
 };
 
 class Cells {
  public:
-  Cells(const kv::KvStore& store, std::vector<std::int32_t> blocks);
+  // Reads the scales of an FP8 cache through the stream.
+  Cells(const kv::KvStore& store, device::Stream& stream, std::vector<std::int32_t> blocks);
 
   // Of one block of one layer.
   [[nodiscard]] const kv::KvLayout& block_layout() const { return one_; }
   [[nodiscard]] std::size_t block_bytes() const { return static_cast<std::size_t>(one_.block_bytes()); }
   [[nodiscard]] std::int32_t num_layers() const { return store_.layout().num_layers; }
   [[nodiscard]] const std::vector<std::int32_t>& blocks() const { return blocks_; }
+
+  // 1 where the cache has none.
+  [[nodiscard]] double scale(std::int32_t layer, kv::Part part, std::int32_t head) const;
 
   // What a block holds between steps: keys small enough that no score rules the softmax (an error in one key then shows), values of size
   // 1. No two blocks of a layer and no two layers of a block hold the same.
@@ -56,6 +60,7 @@ class Cells {
   std::vector<BlockValues> values_;
   std::vector<std::byte> nan_;
   std::vector<std::int32_t> token_of_byte_;
+  std::vector<float> scales_;  // as the store keeps them
 };
 
 }  // namespace quire::selfcheck

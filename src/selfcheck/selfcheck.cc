@@ -39,7 +39,7 @@ void check_pairing(const runner::RunnerConfig& c, std::vector<Verdict>& out) {
 
 class Check {
  public:
-  explicit Check(const Subject& s) : s_(s), cells_(s.kv, usable_blocks(s.kv.layout())) { cells_.restore(stream(), cells_.blocks()); }
+  explicit Check(const Subject& s) : s_(s), cells_(s.kv, *s.runner.trace().stream, usable_blocks(s.kv.layout())) { cells_.restore(stream(), cells_.blocks()); }
 
   void run(const Scenario& scenario, Report& report) {
     Tally first, again, eager;

@@ -107,7 +107,7 @@ TEST(SelfCheck, SmallLimits) {
 }
 
 TEST(SelfCheck, KvFormatsAndHeadShapes) {
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16})
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kFp8E4m3, DType::kFp8E4m3Fnuz, DType::kFp8E5m2})
     for (const auto& [heads, kv_heads, head_dim] : {std::tuple{4, 1, 32}, {6, 2, 80}, {3, 3, 16}}) {
       ModelBenchOptions o = gsm_tiny("CPU_SPLIT", "FULL");
       o.dummy = model::read_model_spec(o.model_dir).value();
