@@ -1,10 +1,15 @@
-// D0 to D3 on the real model (docs/NUMERICS.md): a request's log-probabilities have the same bits alone, in a crowd, chunked, after a prefix hit,
-// after preemption, with any thread count, either attention row, and one or two steps in flight.
+// D0 to D3 on the real model (docs/NUMERICS.md names each test of this file): a request's log-probabilities have the same bits alone, in a
+// crowd, chunked, after a prefix hit, after preemption, generated or scored, with any thread count, either attention row, in every graph
+// mode, and with one or two steps in flight.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <optional>
+#include <regex>
+#include <set>
+#include <string>
 #include <tuple>
 
 #include "kit/compare.h"
@@ -61,7 +66,7 @@ struct Outcome {
   SchedulerStats stats;
 };
 
-Outcome run(const Scenario& setup) {
+Outcome run(const Scenario& setup, std::vector<SequenceSpec> mine = subjects(10)) {
   test::ModelBenchOptions o{.model_dir = kModel, .backend = setup.backend, .num_threads = setup.threads, .graph_mode = setup.graph_mode};
   o.kv_dtype = setup.kv;
   o.scheduler = SchedulerConfig{.max_num_batched_tokens = setup.budget,
@@ -78,7 +83,6 @@ Outcome run(const Scenario& setup) {
   auto rng = test::seeded_rng();
   for (int i = 0; i < setup.crowd; ++i) all.push_back(spec_of(100 + static_cast<std::uint64_t>(i), random_prompt(rng, 1 + rng() % static_cast<unsigned>(setup.crowd_prompt)), 1.0, setup.crowd_outputs));
   const auto middle = static_cast<std::ptrdiff_t>(all.size() / 2);
-  auto mine = subjects(10);
   all.insert(all.begin() + middle, mine.begin(), mine.end());
   auto result = test::run_all(*bench.runner, scheduler, all, setup.depth);
   EXPECT_TRUE(scheduler.check_integrity().ok());
@@ -107,30 +111,45 @@ void expect_same(const Outcome& got, std::optional<DType> kv = {}) {
   }
 }
 
-TEST(Determinism, RunToRun) { expect_same(run(Scenario{})); }
-TEST(Determinism, InACrowd) { expect_same(run(Scenario{.crowd = 60})); }
-TEST(Determinism, ChunkedByOne) { expect_same(run(Scenario{.budget = 1})); }
-TEST(Determinism, ChunkedBySeven) { expect_same(run(Scenario{.budget = 7, .crowd = 3})); }
-TEST(Determinism, ChunkedBy512) { expect_same(run(Scenario{.budget = 512})); }
-TEST(Determinism, TwoThreads) { expect_same(run(Scenario{.threads = 2, .crowd = 20})); }
-TEST(Determinism, SplitBackend) { expect_same(run(Scenario{.backend = "CPU_SPLIT", .threads = 2, .budget = 256, .crowd = 30})); }
-TEST(Determinism, TwoStepsInFlight) { expect_same(run(Scenario{.depth = 2, .crowd = 20})); }
-TEST(Determinism, BlockOf64) { expect_same(run(Scenario{.num_blocks = 256, .block_size = 64, .crowd = 10})); }
+TEST(D0, RunToRun) { expect_same(run(Scenario{})); }
+
+TEST(D1, InACrowd) { expect_same(run(Scenario{.crowd = 60})); }
+TEST(D1, TwoThreads) { expect_same(run(Scenario{.threads = 2, .crowd = 20})); }
+TEST(D1, SplitBackend) { expect_same(run(Scenario{.backend = "CPU_SPLIT", .threads = 2, .budget = 256, .crowd = 30})); }
+TEST(D1, TwoStepsInFlight) { expect_same(run(Scenario{.depth = 2, .crowd = 20})); }
+TEST(D1, BlockOf64) { expect_same(run(Scenario{.num_blocks = 256, .block_size = 64, .crowd = 10})); }
+
+const auto kEveryMode = ::testing::Combine(::testing::Values("CPU_UNIFIED", "CPU_SPLIT"), ::testing::Values("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"));
+using ModeParam = std::tuple<std::string, std::string>;
+std::string mode_name(const ::testing::TestParamInfo<ModeParam>& p) { return std::get<0>(p.param) + "_" + std::get<1>(p.param); }
 
 // Every graph mode with either backend: decode and mixed batches, padded up to the recorded sizes.
-class GraphModes : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {};
-TEST_P(GraphModes, SameBitsAsEager) {
+class D1Graphs : public ::testing::TestWithParam<ModeParam> {};
+TEST_P(D1Graphs, SameBitsAsEager) {
   const auto& [backend, mode] = GetParam();
   expect_same(run(Scenario{.backend = backend, .graph_mode = mode, .budget = 200, .depth = 2, .crowd = 11}));
 }
-INSTANTIATE_TEST_SUITE_P(Determinism, GraphModes,
-                         ::testing::Combine(::testing::Values("CPU_UNIFIED", "CPU_SPLIT"),
-                                            ::testing::Values("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")),
-                         [](const auto& p) { return std::get<0>(p.param) + "_" + std::get<1>(p.param); });
+INSTANTIATE_TEST_SUITE_P(EveryMode, D1Graphs, kEveryMode, mode_name);
+
+TEST(D2, ChunkedByOne) { expect_same(run(Scenario{.budget = 1})); }
+TEST(D2, ChunkedBySeven) { expect_same(run(Scenario{.budget = 7, .crowd = 3})); }
+TEST(D2, ChunkedBy512) { expect_same(run(Scenario{.budget = 512})); }
+
+TEST(D2, AfterAPrefixHit) {
+  const Outcome got = run(Scenario{.prefix_caching = true, .twice = true});
+  expect_same(got);
+  EXPECT_GT(got.stats.prefix_hits, 500u);
+}
+
+TEST(D2, AfterPreemption) {
+  const Outcome got = run(Scenario{.depth = 2, .num_blocks = 60, .crowd = 30, .crowd_prompt = 30, .crowd_outputs = 130, .prefix_caching = true});
+  expect_same(got);
+  EXPECT_GT(got.stats.num_preemptions, 20u);
+}
 
 // FP8 caches: everything that changes how a token's context was computed, at once.
-class Fp8Cache : public ::testing::TestWithParam<DType> {};
-TEST_P(Fp8Cache, SameBitsHoweverComputed) {
+class D2Fp8Cache : public ::testing::TestWithParam<DType> {};
+TEST_P(D2Fp8Cache, SameBitsHoweverComputed) {
   const DType kv = GetParam();
   expect_same(run(Scenario{.budget = 7, .crowd = 3, .kv = kv}), kv);
   expect_same(run(Scenario{.backend = "CPU_SPLIT", .graph_mode = "FULL_AND_PIECEWISE", .threads = 2, .budget = 200, .depth = 2, .crowd = 11, .kv = kv}), kv);
@@ -138,18 +157,64 @@ TEST_P(Fp8Cache, SameBitsHoweverComputed) {
   expect_same(run(Scenario{.prefix_caching = true, .kv = kv, .twice = true}), kv);
   EXPECT_NE(baseline(kv).subjects[3].logprobs, baseline({}).subjects[3].logprobs) << "the cache's format changes nothing";
 }
-INSTANTIATE_TEST_SUITE_P(Determinism, Fp8Cache, ::testing::Values(DType::kFp8E4m3, DType::kFp8E4m3Fnuz, DType::kFp8E5m2), [](const auto& p) { return std::string(dtype_name(p.param)); });
+INSTANTIATE_TEST_SUITE_P(EveryFormat, D2Fp8Cache, ::testing::Values(DType::kFp8E4m3, DType::kFp8E4m3Fnuz, DType::kFp8E5m2), [](const auto& p) { return std::string(dtype_name(p.param)); });
 
-TEST(Determinism, AfterAPrefixHit) {
-  const Outcome got = run(Scenario{.prefix_caching = true, .twice = true});
-  expect_same(got);
-  EXPECT_GT(got.stats.prefix_hits, 500u);
+// A generated token, one decode step each, and the same token in a prompt that is scored by prefill: in every graph mode, with every
+// cache format's own rounding in between.
+class D3Graphs : public ::testing::TestWithParam<ModeParam> {};
+TEST_P(D3Graphs, AGeneratedTokenIsScoredTheSameInAPrompt) {
+  const auto& [backend, mode] = GetParam();
+  for (const std::optional<DType> kv : {std::optional<DType>(), std::optional(DType::kFp8E4m3)}) {
+    const Scenario setup{.backend = backend, .graph_mode = mode, .budget = 128, .depth = 2, .crowd = 3, .kv = kv};
+    const Outcome decoded = run(setup);
+    std::vector<SequenceSpec> longer = subjects(10);
+    for (std::size_t i = 0; i < longer.size(); ++i) {
+      const auto& tokens = decoded.subjects[i].tokens;
+      longer[i].prompt.insert(longer[i].prompt.end(), tokens.begin(), tokens.end());
+      auto p = std::make_shared<SamplingParams>(*longer[i].sampling);
+      p->prompt_logprobs = 4;
+      longer[i].sampling = p;
+    }
+    const std::vector<SequenceSpec> asked = subjects(10);
+    const Outcome scored = run(setup, longer);
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      const auto& d = decoded.subjects[i];
+      const std::size_t first = asked[i].prompt.size() - 1;  // the prompt's own first token has no log-probability
+      ASSERT_EQ(d.tokens.size(), 24u);
+      ASSERT_EQ(scored.subjects[i].prompt_logprobs.size(), first + d.tokens.size());
+      for (std::size_t k = 0; k < d.tokens.size(); ++k) {
+        const TokenLogprobs& s = scored.subjects[i].prompt_logprobs[first + k];
+        EXPECT_EQ(s.token, d.tokens[k]);
+        EXPECT_EQ(s.logprob, d.logprobs[k]) << "subject " << i << ", output " << k;
+        EXPECT_EQ(s.top, d.tops[k]) << "subject " << i << ", output " << k;
+      }
+    }
+  }
 }
+INSTANTIATE_TEST_SUITE_P(EveryMode, D3Graphs, kEveryMode, mode_name);
 
-TEST(Determinism, AfterPreemption) {
-  const Outcome got = run(Scenario{.depth = 2, .num_blocks = 60, .crowd = 30, .crowd_prompt = 30, .crowd_outputs = 130, .prefix_caching = true});
-  expect_same(got);
-  EXPECT_GT(got.stats.num_preemptions, 20u);
+// docs/NUMERICS.md names, in the row of each level, the tests of that level in this file: all of them and no others.
+TEST(DeterminismLevels, TheDocumentNamesEveryTest) {
+  std::map<std::string, std::set<std::string>> written, built;
+  std::ifstream document(std::string(QUIRE_SOURCE_DIR) + "/docs/NUMERICS.md");
+  const std::regex row(R"(\| (D[0-3]) \|.*)"), test("`(D[0-3]\\w*\\.\\w+)`");
+  for (std::string line; std::getline(document, line);) {
+    std::smatch level;
+    if (!std::regex_match(line, level, row)) continue;
+    for (std::sregex_iterator it(line.begin(), line.end(), test), end; it != end; ++it) written[level[1]].insert((*it)[1]);
+  }
+  const auto& all = *::testing::UnitTest::GetInstance();
+  for (int s = 0; s < all.total_test_suite_count(); ++s) {
+    const auto& suite = *all.GetTestSuite(s);
+    const std::string full = suite.name(), name = full.substr(full.find('/') + 1);  // without the instantiation; npos + 1 is 0
+    if (!std::regex_match(name, std::regex("D[0-3]\\w*"))) continue;
+    for (int t = 0; t < suite.total_test_count(); ++t) {
+      const std::string one = suite.GetTestInfo(t)->name();
+      built[name.substr(0, 2)].insert(name + "." + one.substr(0, one.find('/')));
+    }
+  }
+  EXPECT_EQ(built.size(), 4u);
+  EXPECT_EQ(written, built);
 }
 
 }  // namespace
