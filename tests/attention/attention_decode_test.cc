@@ -95,6 +95,9 @@ TEST(SplitDecode, RaggedQueryLengths) {
     for (const std::int32_t query_len : {1, 2, 5, 8})
       for (const std::int64_t slots : {0, 20, 200}) {
         test::AttentionStep step(b, 2, {.decode_query_len = query_len, .partial_slots = slots});
+        std::set<std::int32_t> rows;  // one of each length is in the batch
+        for (const AttnWork& w : step.decode) rows.insert(w.row);
+        EXPECT_EQ(std::ssize(rows), query_len);
         const auto same = test::compare_bits(step.run("CPU_SPLIT"), want);
         EXPECT_TRUE(same.equal) << "decode rows up to " << query_len << ", " << slots << " slots: " << same.report;
       }

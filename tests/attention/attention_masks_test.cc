@@ -154,6 +154,19 @@ AttentionMasks random_masks(std::mt19937_64& rng, std::int32_t heads, std::int32
   return m;
 }
 
+// Every head size of the table's rows with all masks at once, the window smaller than a block.
+TEST(Masks, EveryHeadSize) {
+  auto rng = test::seeded_rng();
+  for (const std::int32_t d : {32, 64, 80, 96, 112, 120, 128, 160, 192, 224, 256}) {
+    const auto b = test::make_kv_batch(ShapeCase{.dtype = DType::kBF16, .num_heads = 6, .num_kv_heads = 2, .head_dim = d, .block_size = 32, .lens = {{1, 530}, {7, 90}, {20, 20}}}.kv_case(), rng);
+    AttentionMasks all{.window = 19, .soft_cap = 30.0, .alibi_slopes = as_doubles(attention::alibi_slopes(6)), .sinks = {0.5, -1.0, 2.0, 0.0, 3.0, -4.0}};
+    check(b, all);
+    all.window = 0;
+    all.chunk = 100;
+    check(b, all, 8);
+  }
+}
+
 // The same sequence's rows [first, first + count) alone, its prefix cached.
 test::KvBatch part_of(const test::KvBatch& b, std::size_t s, std::int32_t first, std::int32_t count) {
   test::KvBatch part = b;

@@ -43,6 +43,13 @@ TEST_P(HeadDims, EveryGroup) {
   }
 }
 
+// Every number of query heads for one KV head that the table promises, in each row class.
+TEST(AttentionReference, EveryGroup) {
+  auto rng = test::seeded_rng();
+  for (std::int32_t group = 1; group <= attention::kMaxGroup; ++group)
+    check({.dtype = kTypes[group % 3], .num_heads = group, .num_kv_heads = 1, .head_dim = 32, .block_size = kBlockSizes[group % 5], .lens = {{1, 70}, {3, 40}, {9, 9}, {1, 520}}}, rng);
+}
+
 TEST(AttentionReference, EveryStorageAndBlockSize) {
   auto rng = test::seeded_rng();
   for (const DType dtype : kTypes)
