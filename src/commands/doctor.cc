@@ -72,13 +72,13 @@ boost::json::object report_json(const selfcheck::Report& report) {
   return {{"passed", report.passed()}, {"failure", report.failure()}, {"seconds", report.seconds}, {"steps", report.num_steps}, {"verdicts", std::move(verdicts)}};
 }
 
-int doctor(const config::DoctorCommand& command) {
+int doctor(const config::DoctorCommand& command, const StartupSwitches& switches) {
   StartupTimeline timeline;
   const auto prepared = prepare(command.options, timeline);
   if (!prepared.ok()) return report_error(prepared.error());
   engine::HealthMonitor health;
   engine::Metrics metrics(metrics_config(prepared->config));
-  const auto model = load_checked(prepared.value(), metrics, health, timeline);
+  const auto model = load_checked(prepared.value(), metrics, health, timeline, switches);
   if (!model.ok()) return report_error(model.error());
   const selfcheck::Report& report = model->report;
   QUIRE_LOG_INFO("start-up: {}", timeline.text());

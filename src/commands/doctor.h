@@ -3,6 +3,7 @@
 #include <boost/json/object.hpp>
 #include <string>
 
+#include "commands/startup_switches.h"
 #include "config/command_line.h"
 #include "selfcheck/selfcheck.h"
 
@@ -14,6 +15,6 @@ namespace quire::commands {
 [[nodiscard]] boost::json::object report_json(const selfcheck::Report& report);
 
 // The process's exit code: 0 when every check passed, 1 when one failed or the model could not be loaded, 2 for a wrong command line.
-[[nodiscard]] int doctor(const config::DoctorCommand& command);
+[[nodiscard]] int doctor(const config::DoctorCommand& command, const StartupSwitches& switches = {});
 
 }  // namespace quire::commands

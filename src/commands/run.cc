@@ -78,7 +78,7 @@ Result<RunAnswer> follow(engine::EventQueue& events, text::IncrementalDetokenize
 
 }  // namespace
 
-int run(const config::RunCommand& command) {
+int run(const config::RunCommand& command, const StartupSwitches& switches) {
   StartupTimeline timeline;
   auto prepared = prepare(command.options, timeline);
   if (!prepared.ok()) return report(prepared.error());
@@ -86,7 +86,7 @@ int run(const config::RunCommand& command) {
   auto tokens = prompt_tokens(command.request, p);
   if (!tokens.ok()) return report(tokens.error());
   engine::HealthMonitor health;
-  auto loaded = LoadedModel::load(p, std::make_shared<engine::Metrics>(metrics_config(p.config)), health, timeline);
+  auto loaded = LoadedModel::load(p, std::make_shared<engine::Metrics>(metrics_config(p.config)), health, timeline, switches);
   if (!loaded.ok()) return report(loaded.error());
   QUIRE_LOG_INFO("start-up: {}", timeline.text());
 

@@ -105,7 +105,7 @@ void shut_down(Parts& p, const sigset_t& set, bool grace) {
 
 }  // namespace
 
-int serve(const config::ServeCommand& command) {
+int serve(const config::ServeCommand& command, const StartupSwitches& switches) {
   StartupTimeline timeline;
   const sigset_t set = block_stop_signals();
   auto prepared = prepare(command.options, timeline);
@@ -127,7 +127,7 @@ int serve(const config::ServeCommand& command) {
   std::optional<Error> failure;
   {
     Background loading([&] {
-      auto model = LoadedModel::load(p.prepared, p.metrics, *p.health, timeline);
+      auto model = LoadedModel::load(p.prepared, p.metrics, *p.health, timeline, switches);
       if (model.ok()) {
         p.model = std::move(model).value();
       } else {

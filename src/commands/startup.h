@@ -11,6 +11,7 @@
 #include "api/model.h"
 #include "base/result.h"
 #include "commands/memory_plan.h"
+#include "commands/startup_switches.h"
 #include "config/machine.h"
 #include "config/options.h"
 #include "config/resolved.h"
@@ -58,12 +59,6 @@ struct ModelMemory {
   std::unique_ptr<device::CpuDevice> device;
   std::unique_ptr<model::Weights> weights;
   std::unique_ptr<kv::KvStore> kv;
-};
-
-// What only tests replace: kernels that are wrong, and a mode that resolution would not let through.
-struct StartupSwitches {
-  std::vector<device::CpuKernel> kernels;  // empty: the program's
-  std::optional<graph::GraphMode> forced_graph_mode;
 };
 
 // Everything up to the engine: a model on its device, checked.
