@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "base/log.h"
+#include "commands/kv_gate_report.h"
 #include "commands/startup.h"
 
 namespace quire::commands {
@@ -85,11 +86,12 @@ int doctor(const config::DoctorCommand& command, const StartupSwitches& switches
   if (command.options.boolean("json")) {
     boost::json::object out{{"model", prepared->config.engine.model_arg}};
     for (auto& [key, value] : report_json(report)) out[key] = value;
+    if (!model->kv_gate.layers.empty()) out["kv_gate"] = kv_gate_json(model->kv_gate);
     std::printf("%s\n", boost::json::serialize(out).c_str());
   } else {
-    std::printf("%s", report_text(report).c_str());
+    std::printf("%s%s", report_text(report).c_str(), kv_gate_text(model->kv_gate).c_str());
   }
-  return report.passed() ? 0 : kFailure;
+  return report.passed() && model->kv_gate.passed() ? 0 : kFailure;
 }
 
 }  // namespace quire::commands

@@ -7,6 +7,7 @@
 
 #include "attention/cpu_kernels.h"
 #include "base/log.h"
+#include "commands/builtin_text.h"
 #include "commands/memory_plan.h"
 #include "commands/model_files.h"
 #include "commands/run_setup.h"
@@ -208,6 +209,25 @@ Result<std::unique_ptr<runner::ModelRunner>> make_runner(const Prepared& prepare
   return runner;
 }
 
+// The same for the loss of an FP8 cache.
+Status judge_cache(const selfcheck::KvGate& gate, const config::EngineSettings& engine, engine::Metrics& metrics) {
+  if (gate.layers.empty()) return {};
+  const std::string failure = gate.failure();
+  metrics.registry().gauge("quire:kv_gate_failed", "1: the FP8 KV cache loses more than its limits and --relaxed kv-scales serves nevertheless", metrics.base_labels()).set(failure.empty() ? 0.0 : 1.0);
+  for (std::size_t i = 0; i < gate.layers.size(); ++i) {
+    engine::MetricLabels labels = metrics.base_labels();
+    labels.emplace_back("layer", std::to_string(i));
+    metrics.registry().gauge("quire:kv_attention_error", "Relative error of attention's output from the FP8 KV cache against a 16-bit one, at start", labels).set(gate.layers[i].attention_error);
+  }
+  if (failure.empty()) return {};
+  if (!engine.relaxed_kv_scales)
+    return Error{ErrorCode::kUnsupported,
+                 "the FP8 KV cache loses too much of this model: " + failure + ". Its scales do not fit: `quire explain MODEL --scales` shows them, `quire eval` measures them, a 16-bit --kv-cache-dtype needs none; --relaxed kv-scales serves with wrong answers",
+                 "--kv-cache-dtype"};
+  QUIRE_LOG_WARN("--relaxed kv-scales: answers may be wrong: {}", failure);
+  return {};
+}
+
 // The verdict on a failed self-check: a refusal, or a warning that is repeated wherever somebody may look.
 Status judge(const selfcheck::Report& report, bool relaxed, engine::Metrics& metrics) {
   const std::string remedy = "`quire doctor` with the same flags prints every check; another --attention-backend or --enforce-eager may serve";
@@ -252,6 +272,14 @@ Result<CheckedModel> load_checked(const Prepared& prepared, engine::Metrics& met
   out.report = selfcheck::run({setup->runner, *memory.weights, *memory.kv, *out.runner, tell});
   QUIRE_LOG_INFO("self-check: {} checks over {} steps in {}: {}", out.report.verdicts.size(), out.report.num_steps, seconds_text(out.report.seconds), out.report.passed() ? "all passed" : out.report.failure());
   timeline.lap("self-check");
+  if (is_fp8(c.engine.kv_dtype)) {
+    health.set_progress("measuring the FP8 KV cache");
+    const auto text = prepared.tokenizer->encode(builtin_text(), true);
+    if (!text.ok()) return text.error();
+    out.kv_gate = selfcheck::run_kv_gate({setup->runner, *memory.weights, *memory.kv, *out.runner}, text.value());
+    QUIRE_LOG_INFO("KV gate: {}, {}: {}", out.kv_gate.summary(), seconds_text(out.kv_gate.seconds), out.kv_gate.passed() ? "passed" : "FAILED, " + out.kv_gate.failure());
+    timeline.lap("KV gate");
+  }
   return out;
 }
 
@@ -260,6 +288,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const Prepared& prepared,
   auto checked = load_checked(prepared, *metrics, health, timeline, switches);
   if (!checked.ok()) return checked.error();
   QUIRE_RETURN_IF_ERROR(judge(checked->report, prepared.config.engine.relaxed_self_check, *metrics));
+  QUIRE_RETURN_IF_ERROR(judge_cache(checked->kv_gate, prepared.config.engine, *metrics));
   health.set_progress("starting the engine");
   auto loaded = std::unique_ptr<LoadedModel>(new LoadedModel());
   loaded->memory_ = checked->memory;

@@ -22,6 +22,7 @@
 #include "kv/store/kv_store.h"
 #include "model/weights.h"
 #include "runner/runner.h"
+#include "selfcheck/kv_gate.h"
 #include "selfcheck/selfcheck.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -66,16 +67,17 @@ struct CheckedModel {
   std::shared_ptr<ModelMemory> memory;
   std::unique_ptr<runner::ModelRunner> runner;
   selfcheck::Report report;
+  selfcheck::KvGate kv_gate;  // no layers: the cache is not FP8
 };
-// Reports progress through `health` ("loading weights 43 %"). A failed self-check is no error here.
+// Reports progress through `health` ("loading weights 43 %"). A failed self-check or KV gate is no error here.
 [[nodiscard]] Result<CheckedModel> load_checked(const Prepared& prepared, engine::Metrics& metrics, engine::HealthMonitor& health, StartupTimeline& timeline,
                                                 const StartupSwitches& switches = {});
 
 // A loaded model with its engine.
 class LoadedModel {
  public:
-  // load_checked(), then the engine, started. Refused when the self-check failed, unless it is relaxed: then said in the log, in
-  // /v1/models and in quire:self_check_failed.
+  // load_checked(), then the engine, started. Refused when the self-check or the KV gate failed, unless that is relaxed: then said in
+  // the log, in /v1/models and in quire:self_check_failed or quire:kv_gate_failed.
   [[nodiscard]] static Result<std::unique_ptr<LoadedModel>> load(const Prepared& prepared, std::shared_ptr<engine::Metrics> metrics, engine::HealthMonitor& health,
                                                                  StartupTimeline& timeline, const StartupSwitches& switches = {});
   [[nodiscard]] const std::shared_ptr<engine::Engine>& engine() const { return engine_; }

@@ -43,6 +43,7 @@ void resolve_engine(Resolution& r) {
   engine.relaxed = options.list("relaxed");
   engine.relaxed_unused_tensors = std::find(engine.relaxed.begin(), engine.relaxed.end(), "unused-tensors") != engine.relaxed.end();
   engine.relaxed_self_check = std::find(engine.relaxed.begin(), engine.relaxed.end(), "self-check") != engine.relaxed.end();
+  engine.relaxed_kv_scales = std::find(engine.relaxed.begin(), engine.relaxed.end(), "kv-scales") != engine.relaxed.end();
   for (const std::string& name : engine.relaxed) r.note(Severity::kWarning, "--relaxed", name + ": a refusal of this name becomes a warning");
   engine.seed = static_cast<std::uint64_t>(options.integer("seed").value_or(0));
   engine.attention_backend = attention_choice(options, r.in.environment, r.out.adjustments, r.problems);

@@ -38,6 +38,7 @@ struct EngineSettings {
   LoadFormat load_format = LoadFormat::kAuto;
   bool relaxed_unused_tensors = false;  // --relaxed unused-tensors
   bool relaxed_self_check = false;      // --relaxed self-check
+  bool relaxed_kv_scales = false;       // --relaxed kv-scales
   std::vector<std::string> relaxed;     // as given, for the banner
   DType dtype = DType::kBF16;           // weights (and activations' storage) after loading
   DType kv_dtype = DType::kBF16;        // KV cache

@@ -4,11 +4,13 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <utility>
 
+#include "base/checked.h"
+#include "model/forward.h"
 #include "reference/attention.h"
-#include "reference/fp8.h"
 #include "reference/rope.h"
 #include "reference/rounding.h"
 
@@ -71,7 +73,7 @@ class Gate {
     const std::vector<std::byte> zeros(bytes);
     for (std::int32_t layer = 0; layer < spec_.num_layers; ++layer)
       for (std::int64_t block = 0; block < num_blocks(); ++block)
-        stream().copy_to_device(static_cast<std::byte*>(s_.kv.data()) + layout_.cell_start(layer, block, kv::Part::kKey, 0, 0), zeros.data(), bytes);
+        stream().copy_to_device(static_cast<std::byte*>(s_.kv.data()) + layout_.cell_start(layer, static_cast<std::int32_t>(block), kv::Part::kKey, 0, 0) * static_cast<std::int64_t>(dtype_bytes(layout_.dtype)), zeros.data(), bytes);
     stream().synchronize();
   }
   [[nodiscard]] KvGate result() const {

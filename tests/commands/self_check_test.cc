@@ -52,6 +52,14 @@ TEST(SelfCheckAtStart, RightKernelsServe) {
   EXPECT_THAT(s.metrics->render(), HasSubstr("quire:self_check_failed{"));
 }
 
+TEST(KvGateAtStart, AnFp8CacheIsMeasuredAndSaid) {
+  const Started s = start({"--kv-cache-dtype", "fp8"}, {});
+  EXPECT_EQ(s.error, "");
+  EXPECT_THAT(s.timeline, HasSubstr("+ KV gate "));
+  EXPECT_THAT(s.metrics->render(), testing::ContainsRegex("quire:kv_gate_failed\\{[^}]*\\} 0"));
+  EXPECT_THAT(s.metrics->render(), testing::ContainsRegex("quire:kv_attention_error\\{[^}]*layer=\"5\"[^}]*\\} 0\\.0"));
+}
+
 // Thread #25104: FULL was recorded for mixed batches with a backend whose graphs may hold decode rows alone.
 TEST(SelfCheckAtStart, AForcedPairingIsRefusedAndNamed) {
   const Started s = start({"--attention-backend", "CPU_SPLIT"}, {.forced_graph_mode = graph::GraphMode::kFull});
