@@ -31,6 +31,17 @@ kv::KvLayout layout_of(const config::ResolvedConfig& c, const attention::Backend
   return layout;
 }
 
+// Those of any layer: layers of one model share a backend.
+attention::MaskSet masks_of(const model::ModelSpec& spec) {
+  attention::MaskSet out;
+  for (const model::LayerMask& m : spec.masks) {
+    if (m.window > 0) out.add(attention::Mask::kSlidingWindow);
+    if (m.chunk > 0) out.add(attention::Mask::kChunkedLocal);
+    if (m.soft_cap > 0.0) out.add(attention::Mask::kSoftCap);
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<RunSetup> set_up_run(const config::ResolvedConfig& c, const std::string& device_family, std::optional<graph::GraphMode> forced_mode) {
@@ -41,6 +52,7 @@ Result<RunSetup> set_up_run(const config::ResolvedConfig& c, const std::string& 
                                        .block_size = s.block_size,
                                        .kv_format = kv::kv_format_of(c.engine.kv_dtype).value_or(kv::KvFormat::kOther),
                                        .query_dtype = c.engine.dtype,
+                                       .masks = masks_of(c.model),
                                        .max_context = s.max_model_len};
   auto selection = attention::select_backend(problem, device_family, requested_backend(c.engine.attention_backend));
   if (!selection.ok()) return selection.error();

@@ -58,6 +58,7 @@ void forward_piece(device::Stream& stream, const ForwardModel& m, const StepView
 }
 
 void forward_attention(device::Stream& stream, const ForwardModel& m, const StepView& step, std::int32_t layer) {
+  const LayerMask mask = m.spec.mask_of(layer);
   attention::run_attention(stream, m.backend,
                            attention::LayerAttention{.q = rows_of(m.act.q, step.num_tokens),
                                                      .out = rows_of(m.act.attended, step.num_tokens),
@@ -70,7 +71,8 @@ void forward_attention(device::Stream& stream, const ForwardModel& m, const Step
                                                      .layout = &m.kv.layout(),
                                                      .pool = m.kv.data(),
                                                      .kv_scales = m.kv.scales(),
-                                                     .layer = layer},
+                                                     .layer = layer,
+                                                     .masks = {.window = mask.window, .chunk = mask.chunk, .soft_cap = static_cast<float>(mask.soft_cap)}},
                            step.work);
 }
 

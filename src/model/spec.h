@@ -28,6 +28,14 @@ struct RopeSpec {
   bool truncate = true;                                  // yarn: round the correction range
 };
 
+// What a layer's queries see beyond causality; 0: off. The arithmetic is attention's (attention/params.h, docs/NUMERICS.md).
+struct LayerMask {
+  std::int32_t window = 0;  // keys that a query sees, its own included
+  std::int32_t chunk = 0;   // ... of its own chunk of so many positions alone
+  double soft_cap = 0.0;    // of scores
+  friend bool operator==(const LayerMask&, const LayerMask&) = default;
+};
+
 struct ModelSpec {
   std::string architecture;  // "LlamaForCausalLM"
   std::string model_type;    // "llama"
@@ -40,9 +48,12 @@ struct ModelSpec {
   bool attention_bias = false;  // biases on q, k, v, o
   bool mlp_bias = false;
   bool tie_word_embeddings = false;
+  std::vector<LayerMask> masks;        // [num_layers]; empty: none, which is all that a config.json may ask for so far
   DType dtype = DType::kBF16;          // "dtype" or "torch_dtype"; float32 when absent
   std::vector<TokenId> eos_token_ids;  // config.json's eos_token_id (number or list)
   std::optional<TokenId> bos_token_id;
+
+  [[nodiscard]] LayerMask mask_of(std::int32_t layer) const { return masks.empty() ? LayerMask{} : masks.at(static_cast<std::size_t>(layer)); }
 };
 
 // generation_config.json: sampling defaults and end tokens. Absent file: all empty.

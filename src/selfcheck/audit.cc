@@ -84,12 +84,15 @@ void audit_attention(const StepFacts& f, const LayerSnapshot& s, const LayerCell
   const bool all = length * shape.num_new * f.config.spec.num_heads * d <= share;
   const bool outer = s.layer == 0 || s.layer == f.cells.num_layers() - 1;
   if (!all && !outer && length * two(shape.num_new) * two(one.num_kv_heads) * two(group) * d > share) return;
-  const reference::ScoreRule rule{.scale = static_cast<double>(static_cast<float>(1.0 / std::sqrt(static_cast<double>(d))))};
+  const model::LayerMask mask = f.config.spec.mask_of(s.layer);
+  const reference::AttentionMasks masks{.window = mask.window, .chunk = mask.chunk};
+  const reference::ScoreRule rule{.scale = static_cast<double>(static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)))), .soft_cap = static_cast<double>(static_cast<float>(mask.soft_cap))};
   const reference::Precision precision{.cache_scale_roundings = is_fp8(one.dtype) ? 1 : 0};
   for (const std::int32_t kv_head : chosen(one.num_kv_heads, all)) {
     const Matrix all_keys = cells.context(kv::Part::kKey, place.row, kv_head), all_values = cells.context(kv::Part::kValue, place.row, kv_head);
     for (const std::int32_t i : chosen(shape.num_new, all)) {
-      const Matrix keys = rows_between(all_keys, 0, shape.num_computed + i + 1), values = rows_between(all_values, 0, keys.rows);
+      const std::int64_t position = shape.num_computed + i, begin = reference::first_visible(masks, position);
+      const Matrix keys = rows_between(all_keys, begin, position + 1), values = rows_between(all_values, begin, position + 1);
       for (const std::int32_t g : chosen(group, all)) {
         const std::int64_t token = place.first_token + i, head = std::int64_t{kv_head} * group + g;
         const reference::AttentionBounds want = reference::attend_bounds(s.q.row(token).subspan(static_cast<std::size_t>(head * d), static_cast<std::size_t>(d)), keys, values, rule, precision);

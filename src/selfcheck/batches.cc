@@ -9,7 +9,8 @@ namespace quire::selfcheck {
 namespace {
 
 // Enough for every row below at any block size; bounds the work of filling them.
-constexpr std::int64_t kMostBlocks = 64;
+constexpr std::int64_t kMostBlocks = 96;
+constexpr std::int32_t kMostRows = 39;
 // Graphs of at most this many tokens have no room for rows of every class.
 constexpr std::int32_t kSmallestMixed = 8;
 
@@ -37,6 +38,18 @@ const char* row_class_name(attention::RowClass c) {
   return "?";
 }
 
+namespace {
+
+// About as many decode rows as a small server runs, each shorter than a few blocks.
+std::vector<RowShape> many_rows(const SchedulerConfig& l, std::int32_t variant) {
+  std::vector<RowShape> rows;
+  const std::int32_t n = std::min(l.max_num_seqs, kMostRows);
+  for (std::int32_t i = 0; i < (n % 8 == 0 ? n - 1 : n); ++i) rows.push_back({(17 * i + 5 * variant) % (4 * l.block_size), 1});
+  return rows;
+}
+
+}  // namespace
+
 std::vector<Scenario> make_scenarios(const SchedulerConfig& l, std::int32_t largest_graph) {
   const std::int32_t most_tokens = largest_graph > kSmallestMixed ? std::min(l.max_num_batched_tokens, largest_graph - 1) : l.max_num_batched_tokens;
   const std::int32_t b = l.block_size;
@@ -47,6 +60,7 @@ std::vector<Scenario> make_scenarios(const SchedulerConfig& l, std::int32_t larg
       {"prefill rows", {{{0, 5}, {0, 18}}, {{0, 17}, {0, 4}}, {{0, 2}, {0, 20}}}},
       {"extend rows", {{{30, 6}, {b, 17}}, {{600, 5}, {3, 16}}, {{1, 13}, {64, 9}}}},
       {"mixed rows", {{{600, 1}, {2, 1}, {40, 6}, {0, 13}}, {{b - 1, 1}, {700, 1}, {513, 4}, {0, 16}}, {{70, 1}, {1, 1}, {5, 9}, {0, 10}}}},
+      {"many decode rows", {many_rows(l, 0), many_rows(l, 1)}},
       {"longest rows", {{{longest - 1, 1}, {b, 1}, {longest - 3, 3}}, {{b + 3, 1}, {longest - 1, 1}, {longest - 4, 3}}}},
   };
   std::vector<Scenario> out;

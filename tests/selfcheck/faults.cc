@@ -77,8 +77,9 @@ void cut_offsets(AttnParams& p) {
   p.block_table = s.table.data();
 }
 
-void shorter_lengths(AttnParams& p) {
+void shorter_view(AttnParams& p) {
   State& s = state();
+  if (p.masks.window > 1) return static_cast<void>(--p.masks.window);
   s.lengths.assign(p.seq_lens, p.seq_lens + s.shape.state_rows);
   for (std::int32_t& n : s.lengths) n = std::max(0, n - 1);
   p.seq_lens = s.lengths.data();
@@ -148,7 +149,7 @@ void run_faulty(KernelId id, const void* params, std::int64_t begin, std::int64_
     case Fault::kBlockTableStale: stale_table(p); break;
     case Fault::kLengthsStale: stale_lengths(p); break;
     case Fault::kOffset32: cut_offsets(p); break;
-    case Fault::kWindowOffByOne: shorter_lengths(p); break;
+    case Fault::kWindowOffByOne: shorter_view(p); break;
     case Fault::kGroupOffByOne: return shifted_heads(id, p, begin, end);
     case Fault::kWorkspaceOverlap: share_slots(id, p); break;
     case Fault::kValuesTransposed: transpose_values(p); break;

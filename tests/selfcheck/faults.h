@@ -12,7 +12,7 @@ enum class Fault {
   kBlockTableStale,         // a replay reads the block table of the step that was recorded with
   kLengthsStale,            // ... its lengths
   kOffset32,                // byte offsets into a layer's pool are cut to 32 bits
-  kWindowOffByOne,          // a row does not see its own position
+  kWindowOffByOne,          // a row sees one key too few: the window's first, or without a window its own
   kGroupOffByOne,           // each query head reads the KV head of the head before it
   kDecodeWritesPrefillRow,  // a decode row's result lands on a prefill or extend row after that was computed
   kWorkspaceOverlap,        // rows share partials

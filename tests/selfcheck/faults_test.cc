@@ -198,6 +198,26 @@ TEST(SelfCheckFaults, TheLayerIsNamed) {
     }
 }
 
+// A real window that is one key short, in the layers that have one.
+TEST(SelfCheckFaults, AWindowThatIsOneKeyShort) {
+  for (const auto& [backend, mode] : {std::pair{"CPU_UNIFIED", "FULL"}, std::pair{"CPU_SPLIT", "FULL_AND_PIECEWISE"}}) {
+    ModelBenchOptions o = gsm_tiny(backend, mode);
+    o.dummy = model::read_model_spec(o.model_dir).value();
+    o.dummy->masks.assign(6, {.window = 40});
+    o.dummy->masks[2].window = 512;
+    FaultShape shape = shape_of(o.scheduler);
+    for (const int layer : {0, 2, 5}) {
+      shape.only_layer = layer;
+      o.kernels = faulty_kernels(Fault::kWindowOffByOne, shape);
+      const Report r = checked(o);
+      SCOPED_TRACE("layer " + std::to_string(layer) + " of " + backend + ", failing:\n" + failures(r));
+      EXPECT_TRUE(failing_classes(r, "attention", "decode rows, eager").contains("decode"));
+      EXPECT_TRUE(failing_classes(r, "attention", "longest rows, eager").contains("extend"));
+      for (const Verdict& v : r.verdicts) EXPECT_TRUE(v.passed || (v.check == "attention" && v.layer == layer)) << v.check << " | " << v.where;
+    }
+  }
+}
+
 // What only a replay does wrong, inside a whole graph that nothing can watch, is named by the layer too.
 TEST(SelfCheckFaults, TheLayerIsNamedInsideAWholeGraph) {
   for (const int layer : {0, 3, 5}) {

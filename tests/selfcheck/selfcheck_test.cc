@@ -121,6 +121,27 @@ TEST(SelfCheck, KvFormatsAndHeadShapes) {
     }
 }
 
+// Masks that differ from layer to layer, the window smaller than a block among them.
+TEST(SelfCheck, MasksOfTheModel) {
+  for (const char* backend : {"CPU_UNIFIED", "CPU_SPLIT"})
+    for (const char* mode : {"NONE", "FULL_AND_PIECEWISE"}) {
+      ModelBenchOptions o = gsm_tiny(backend, mode);
+      o.dummy = model::read_model_spec(o.model_dir).value();
+      o.dummy->masks = {{.window = 7}, {}, {.chunk = 100}, {.soft_cap = 0.5}, {.window = 600, .soft_cap = 2.0}, {.window = 64, .chunk = 50}};
+      ModelBench b(o);
+      expect_passed(checked(b), std::string(backend) + " " + mode);
+      // What the kernels did is not what another spec asks for.
+      for (std::size_t layer = 0; layer < 6 && mode == std::string("NONE"); ++layer) {
+        runner::RunnerConfig other = b.config;
+        other.spec.masks[layer] = layer == 1 ? model::LayerMask{.window = 512} : model::LayerMask{};
+        ModelBench fresh(o);
+        const selfcheck::Report r = selfcheck::run({other, *fresh.weights, *fresh.kv, *fresh.runner});
+        EXPECT_FALSE(r.passed()) << layer;
+        for (const selfcheck::Verdict& v : r.verdicts) EXPECT_TRUE(v.passed || (v.check == "attention" && v.layer == static_cast<std::int32_t>(layer))) << layer << ": " << v.check << " | " << v.where;
+      }
+    }
+}
+
 TEST(SelfCheck, BatchesCoverTheClassesAndTheEndsOfThePool) {
   const SchedulerConfig limits{.max_num_batched_tokens = 512, .max_num_seqs = 16, .max_model_len = 2048, .num_blocks = 1000};
   kv::KvLayout layout{1, 2, 64, limits.block_size, limits.num_blocks};
