@@ -24,4 +24,21 @@ Status init_logging(const std::string& level) {
   return invalid("unknown log level '" + level + "'" + did_you_mean(level, kLevels), "--log-level");
 }
 
+std::string loggable(std::string_view text, std::size_t max_bytes) {
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string out;
+  for (const char c : text.substr(0, max_bytes)) {
+    const auto u = static_cast<unsigned char>(c);
+    if (u >= 0x20 && u < 0x7f) {
+      out += c;
+    } else {
+      out += "\\x";
+      out += kHex[u >> 4];
+      out += kHex[u & 15];
+    }
+  }
+  if (text.size() > max_bytes) out += "... (" + std::to_string(text.size()) + " bytes)";
+  return out;
+}
+
 }  // namespace quire

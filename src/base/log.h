@@ -2,7 +2,9 @@
 #pragma once
 #include <spdlog/spdlog.h>
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 
@@ -10,6 +12,10 @@ namespace quire {
 
 // Sets up the process-wide logger. `level` is one of trace, debug, info, warning, error, critical, off.
 [[nodiscard]] Status init_logging(const std::string& level);
+
+// Text that a client or a file chose, for one line of the log: bytes that are not visible ASCII or space become \xNN, and what is
+// longer than `max_bytes` is cut, with its length.
+[[nodiscard]] std::string loggable(std::string_view text, std::size_t max_bytes = 200);
 
 }  // namespace quire
 

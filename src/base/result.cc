@@ -17,8 +17,11 @@ const char* error_code_name(ErrorCode code) {
   return "internal";
 }
 
+// A message that begins with the name says it already: "--port: --port 70000 is ..." helps nobody.
 std::string Error::to_string() const {
-  return param.empty() ? message : param + ": " + message;
+  const auto in_name = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-'; };
+  const bool named = message.starts_with(param) && (message.size() == param.size() || !in_name(message[param.size()]));
+  return param.empty() || named ? message : param + ": " + message;
 }
 
 }  // namespace quire

@@ -3,7 +3,6 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
-#include <string_view>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -12,15 +11,6 @@ namespace quire::engine {
 namespace {
 
 double seconds(Clock::duration span) { return std::chrono::duration<double>(span).count(); }
-
-// Part of a client id may come from a request header: a line break in it must not forge a log line.
-std::string loggable(std::string_view text) {
-  constexpr std::size_t kMaxLen = 128;
-  std::string out(text.substr(0, kMaxLen));
-  std::replace_if(
-      out.begin(), out.end(), [](char c) { return c < 0x21 || c > 0x7e; }, '?');
-  return out.empty() ? "-" : out;
-}
 
 Error timeout_error(const OpenRequest& request) {
   const char* limit = request.timeout_is_servers ? "the server's limit" : "its own limit";
@@ -167,7 +157,7 @@ void RequestLedger::record_end(const OpenRequest& request, const FinishEvent& fi
   spdlog::log(
       level,
       "request {} ended: {}{}{}, {} prompt tokens ({} cached), {} output tokens, queued {:.3f} s, prefill {:.3f} s, decode {:.3f} s, total {:.3f} s",
-      loggable(request.client_id), finish_reason_name(finish.reason), finish.error ? ": " : "", finish.error ? finish.error->message : "",
+      request.client_id.empty() ? "-" : loggable(request.client_id), finish_reason_name(finish.reason), finish.error ? ": " : "", finish.error ? finish.error->message : "",
       request.num_prompt_tokens, request.num_cached_tokens, request.num_output_tokens, record.queue_seconds, record.prefill_seconds.value_or(0),
       record.decode_seconds.value_or(0), record.e2e_seconds);
 }

@@ -10,6 +10,8 @@
 #include "base/dtype.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/log.h"
+#include "base/result.h"
 #include "base/suggest.h"
 #include "kit/temp_dir.h"
 
@@ -94,6 +96,26 @@ TEST(Json, FilesNameThemselvesInTheErrorForADuplicateKey) {
   ASSERT_FALSE(parsed.ok());
   EXPECT_EQ(parsed.error().code, ErrorCode::kCorrupt);
   EXPECT_TRUE(parsed.error().message.starts_with(path)) << parsed.error().message;
+}
+
+TEST(Errors, NameTheirFlagOnce) {
+  const auto said = [](const char* param, const char* message) { return Error{ErrorCode::kInvalidArgument, message, param}.to_string(); };
+  EXPECT_EQ(said("--port", "70000 is too large"), "--port: 70000 is too large");
+  EXPECT_EQ(said("--port", "--port 70000 is too large"), "--port 70000 is too large");
+  EXPECT_EQ(said("--port", "--port: 70000 is too large"), "--port: 70000 is too large");
+  EXPECT_EQ(said("--port", "--port"), "--port");
+  EXPECT_EQ(said("--port", "--port-range is another flag"), "--port: --port-range is another flag");
+  EXPECT_EQ(said("stop", "stop[1]: empty"), "stop[1]: empty");
+  EXPECT_EQ(said("n", "no room"), "n: no room");
+  EXPECT_EQ(said("", "plain"), "plain");
+}
+
+TEST(Log, StrangeTextStaysOneShortLine) {
+  EXPECT_EQ(loggable("/v1/models"), "/v1/models");
+  EXPECT_EQ(loggable("a\nb\x1b[31m\x7f\xc3\xa4"), "a\\x0ab\\x1b[31m\\x7f\\xc3\\xa4");
+  EXPECT_EQ(loggable(std::string(200, 'x')), std::string(200, 'x'));
+  EXPECT_EQ(loggable(std::string(9000, 'x')), std::string(200, 'x') + "... (9000 bytes)");
+  EXPECT_EQ(loggable("abcdef", 3), "abc... (6 bytes)");
 }
 
 TEST(Checked, SeesOverflow) {
