@@ -62,6 +62,11 @@ int find_key(std::string_view authorization, const std::vector<std::string>& key
   return found;
 }
 
+bool is_host(std::string_view value) {
+  constexpr std::string_view kMarks = "-._~%!$&'()*+,;=:[]";
+  return std::ranges::all_of(value, [kMarks](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || kMarks.find(c) != std::string_view::npos; });
+}
+
 Headers cors_headers(const config::HttpSettings& settings, const CorsQuestion& question) {
   Headers out;
   if (question.origin.empty() || !holds(settings.cors_origins, question.origin)) return out;

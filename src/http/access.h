@@ -1,4 +1,4 @@
-// Who may ask: keys and CORS. Pure.
+// Who may ask: keys, CORS, and the one Host that every request names. Pure.
 #pragma once
 #include <string>
 #include <string_view>
@@ -11,6 +11,9 @@ namespace quire::http {
 
 // The index of the key in "Bearer <key>" among `keys`, -1: none. The time taken depends on lengths alone.
 [[nodiscard]] int find_key(std::string_view authorization, const std::vector<std::string>& keys);
+
+// RFC 9112, 3.2: what Host may hold, a name or address and a port (RFC 3986's host, not its meaning). Empty is allowed.
+[[nodiscard]] bool is_host(std::string_view value);
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
 

@@ -79,12 +79,16 @@ Session::Task<void> Session::run() {
 
 void Session::log_access(double seconds) const {
   if (head_.method.empty()) QUIRE_LOG_INFO("{} (broken request) {} {:.3f} s", peer_, status_, seconds);
-  else QUIRE_LOG_INFO("{} \"{} {}\" {} {} bytes {:.3f} s{}{}", peer_, head_.method, head_.path.substr(0, 256), status_ == 0 ? "-" : std::to_string(status_), bytes_sent_, seconds,
+  else QUIRE_LOG_INFO("{} \"{} {}\" {} {} bytes {:.3f} s{}{}", peer_, loggable(head_.method), loggable(head_.path), status_ == 0 ? "-" : std::to_string(status_), bytes_sent_, seconds,
                       note_.empty() ? "" : " ", note_);
 }
 
 // Whoever may not ask, and CORS preflights, are answered before any body is read.
 std::optional<api::Reply> Session::check_access() {
+  if (!head_.host_is_good) {
+    keep_alive_ = false;  // whoever wrote this may mean something else by the next bytes, too
+    return api::http_error(400, "A request needs exactly one Host header with a host and perhaps a port in it (RFC 9112, 3.2)");
+  }
   if (head_.method == "OPTIONS" && !head_.origin.empty() && !head_.cors_method.empty()) {
     Preflight preflight = cors_preflight(shared_.settings, {head_.origin, head_.cors_method, head_.cors_headers, head_.has_cookie});
     api::Reply reply;

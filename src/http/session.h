@@ -50,7 +50,7 @@ class Session : public std::enable_shared_from_this<Session> {
   struct Head {
     std::string method, path;
     std::string origin, content_type, authorization, request_id, cors_method, cors_headers;
-    bool has_cookie = false, is_head = false, wants_continue = false;
+    bool has_cookie = false, is_head = false, wants_continue = false, host_is_good = false;
     unsigned version = 11;
   };
   static constexpr int kClosed = -1;  // instead of an HTTP status: nobody is there

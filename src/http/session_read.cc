@@ -128,6 +128,8 @@ void Session::read_fields() {
   head_.authorization = text(field::authorization);
   head_.cors_method = text(field::access_control_request_method);
   head_.cors_headers = text(field::access_control_request_headers);
+  const std::size_t num_hosts = request.count(field::host);
+  head_.host_is_good = num_hosts <= 1 && is_host(text(field::host)) && (num_hosts == 1 || head_.version < 11);
   head_.has_cookie = request.count(field::cookie) > 0;
   head_.wants_continue = beast::iequals(request[field::expect], "100-continue");
   const auto id = request["X-Request-Id"];

@@ -11,6 +11,11 @@ std::string value(const Headers& headers, const std::string& name) {
   return "(none)";
 }
 
+TEST(Host, ANameOrAddressAndAPort) {
+  for (const char* good : {"", "localhost", "localhost:8000", "127.0.0.1:80", "[::1]:8000", "a-b.example", "x%20y"}) EXPECT_TRUE(is_host(good)) << good;
+  for (const char* bad : {"a b", "a/b", "user@host", "host?x", "host#x", "a\tb", "\xc3\xa4", "a\\b", "\"a\"", "<a>"}) EXPECT_FALSE(is_host(bad)) << bad;
+}
+
 TEST(Access, KeysAreFoundByTheWholeText) {
   const std::vector<std::string> keys{"alpha", "beta"};
   EXPECT_EQ(find_key("Bearer alpha", keys), 0);

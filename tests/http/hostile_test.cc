@@ -104,6 +104,20 @@ TEST_F(Hostile, HeadsThatAreTooLongOrBroken) {
   }
 }
 
+// RFC 9112, 3.2: none, two, or one that is no host is a 400, and the connection ends. HTTP/1.0 may leave it out.
+TEST_F(Hostile, EveryRequestNamesOneHost) {
+  for (const char* head : {"", "Host: a\r\nHost: b\r\n", "Host: a\r\nHost: a\r\n", "Host: a b\r\n", "Host: http://a/\r\n", "Host: u@a\r\n"}) {
+    RawClient client = bench.connect();
+    client.send("GET /version HTTP/1.1\r\n" + std::string(head) + "\r\n" + get("/version"));
+    const Answer answer = client.read_answer();
+    EXPECT_EQ(answer.status, 400) << head;
+    EXPECT_NE(answer.body.find("Host"), std::string::npos) << answer.body;
+    EXPECT_TRUE(client.closed_within(5000)) << head;
+  }
+  for (const char* good : {"GET /version HTTP/1.1\r\nHost: a:80\r\n\r\n", "GET /version HTTP/1.1\r\nHost:\r\n\r\n", "GET /version HTTP/1.0\r\n\r\n"}) EXPECT_EQ(bench.ask(good).status, 200) << good;
+  EXPECT_EQ(bench.ask("GET /version HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n").status, 400);
+}
+
 TEST_F(Hostile, ManyClientsThatLeaveAtOnce) {
   bench.api.script->repeat(bench.api.encode(" one two three"));
   for (int i = 0; i < 60; ++i) {
@@ -129,6 +143,24 @@ TEST_F(Hostile, PipeliningIsBounded) {
   for (int i = 0; i <= 3000; ++i) ASSERT_EQ(client.read_answer().status, 200) << i;
   sender.join();
   client.close();
+}
+
+// What a client chose stays one short line of the log.
+TEST(HostileLog, LongAndStrangeUrlsAreCutAndEscaped) {
+  HttpBenchOptions options = quick_options();
+  options.http.access_log = true;
+  HttpBench bench(options);
+  ::testing::internal::CaptureStdout();  // spdlog's default logger
+  const std::string long_path = "/" + std::string(9000, 'p');
+  EXPECT_EQ(bench.ask(get(long_path)).status, 404);
+  EXPECT_EQ(bench.ask(std::string(9000, 'M') + " / HTTP/1.1\r\nHost: x\r\n\r\n").status, 404);
+  EXPECT_EQ(bench.ask("GET /a\xff\x80 HTTP/1.1\r\nHost: x\r\n\r\n").status, 404);
+  bench.expect_healthy_and_quiet();
+  const std::string log = ::testing::internal::GetCapturedStdout();
+  EXPECT_NE(log.find("(9001 bytes)"), std::string::npos) << log;
+  EXPECT_NE(log.find("(9000 bytes)"), std::string::npos) << log;
+  EXPECT_NE(log.find("/a\\xff\\x80"), std::string::npos) << log;
+  for (std::size_t at = 0, end = 0; (end = log.find('\n', at)) != std::string::npos; at = end + 1) EXPECT_LT(end - at, 500u) << log.substr(at, end - at);
 }
 
 TEST(HostileLimits, ConnectionsHaveALimit) {
