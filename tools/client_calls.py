@@ -294,7 +294,7 @@ def bad_temperature_is_400_and_names_the_field(s):
 @call
 def too_many_tokens_is_400_with_the_numbers(s):
     body = refused(openai.BadRequestError, lambda: s.completion(max_tokens=100_000_000))
-    assert "maximum context length" in body["message"] and body["param"] == "input_tokens"
+    assert "maximum context length" in body["message"] and "at most" in body["message"] and body["param"] == "max_tokens"
 
 
 @call
@@ -306,6 +306,9 @@ def token_outside_the_vocabulary_is_400(s):
 def what_is_not_built_is_refused(s):
     body = refused(openai.BadRequestError, lambda: s.chat(tools=[{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]))
     assert body["param"] == "tools"
+    for field, value in (("guided_json", {}), ("suffix", []), ("documents", [{"title": "t", "text": "x"}]), ("repetition_detection", {})):
+        action = (lambda **f: s.chat(**f)) if field == "documents" else (lambda **f: s.completion(**f))
+        assert refused(openai.BadRequestError, lambda: action(max_tokens=1, extra_body={field: value}))["param"] == field, field
 
 
 @call

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/ids.h"
 #include "base/result.h"
 
 namespace quire::api {
@@ -21,8 +22,12 @@ enum class FieldType : std::uint8_t { kBool, kInteger, kNumber, kString, kString
 enum class Fate : std::uint8_t {
   kUsed,      // honoured
   kNoEffect,  // accepted; changes nothing in an answer of this server
-  kNotBuilt,  // refused unless null, false or empty, with `text` as the reason
+  kNotBuilt,  // refused, with `text` as the reason, unless the value asks for nothing
 };
+
+// The one value, beside null, of a field that is not built which asks for nothing. An empty object is such a value only where no
+// empty object means something: {} is a whole JSON schema.
+enum class Nothing : std::uint8_t { kNullAlone, kFalse, kZero, kEmptyList, kEmptyObject, kNoneWord };
 
 // Limits that are known only when the model is.
 enum class Cap : std::uint8_t { kNone, kMaxN, kMaxLogprobs, kMaxStops };
@@ -37,6 +42,7 @@ struct FieldRule {
   double high = std::numeric_limits<double>::infinity();
   bool low_open = false;    // low itself is not allowed
   Cap cap = Cap::kNone;     // upper limit instead of `high` (kMaxStops: of the list's length)
+  Nothing nothing = Nothing::kNullAlone;  // kNotBuilt alone
 };
 
 struct FieldLimits {
@@ -59,16 +65,26 @@ inline constexpr std::size_t kMaxTokenList = 65536;  // stop_token_ids, allowed_
 
 // Readers for checked requests: null counts as absent.
 [[nodiscard]] const boost::json::value* find_field(const boost::json::object& request, std::string_view name);
-[[nodiscard]] bool read_bool(const boost::json::object& request, std::string_view name, bool fallback);
+[[nodiscard]] std::optional<bool> read_bool(const boost::json::object& request, std::string_view name);
 [[nodiscard]] std::optional<std::int64_t> read_integer(const boost::json::object& request, std::string_view name);
 [[nodiscard]] std::optional<double> read_number(const boost::json::object& request, std::string_view name);
 [[nodiscard]] std::optional<std::string> read_string(const boost::json::object& request, std::string_view name);
 // A string or a list of strings.
 [[nodiscard]] std::vector<std::string> read_strings(const boost::json::object& request, std::string_view name);
-[[nodiscard]] std::vector<std::int64_t> read_integers(const boost::json::object& request, std::string_view name);
 
-// An integer in any JSON spelling (3, 3.0); nullopt for everything else and outside int64.
+// Where in a request a value stands, for messages: "stop", "stop[1]", "prompt[2][5]".
+struct Place {
+  std::string_view field;
+  std::optional<std::size_t> index{}, inner{};
+  [[nodiscard]] std::string text() const;
+};
+// A token id below `vocab_size`. Errors name the place, the value and the range.
+[[nodiscard]] Result<TokenId> read_token_id(const boost::json::value& value, const Place& place, std::int32_t vocab_size);
+
+// An integer in any JSON spelling (3, 3.0); nullopt for everything else, outside int64, and above 2^53 with a fraction or exponent.
 [[nodiscard]] std::optional<std::int64_t> as_integer(const boost::json::value& value);
+// Any finite number.
+[[nodiscard]] std::optional<double> as_number(const boost::json::value& value);
 // `value` as JSON text, cut to a length that fits an error message.
 [[nodiscard]] std::string shown(const boost::json::value& value);
 

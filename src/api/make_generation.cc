@@ -10,6 +10,7 @@
 #include "api/service.h"
 #include "base/json.h"
 #include "base/suggest.h"
+#include "engine/engine.h"
 
 namespace quire::api {
 namespace {
@@ -45,13 +46,15 @@ Status check_response_format(const json::object& request) {
 }
 
 Status check_modalities(const json::object& request) {
-  for (const std::string& modality : read_strings(request, "modalities"))
-    if (modality != "text") return Error{ErrorCode::kUnsupported, "modalities: " + shown(json::string(modality)) + " is not built; this model writes text alone", "modalities"};
+  const std::vector<std::string> modalities = read_strings(request, "modalities");
+  for (std::size_t i = 0; i < modalities.size(); ++i)
+    if (modalities[i] != "text")
+      return Error{ErrorCode::kUnsupported, Place{"modalities", i}.text() + ": " + shown(json::string(modalities[i])) + " is not built; this model writes text alone", "modalities"};
   return {};
 }
 
 Status read_streaming(const GenerationInput& input, GenerationSpec& spec) {
-  spec.stream = read_bool(input.request, "stream", false);
+  spec.stream = read_bool(input.request, "stream").value_or(false);
   const json::value* field = find_field(input.request, "stream_options");
   if (field != nullptr) {
     if (!spec.stream) return invalid("stream_options needs stream: true", "stream_options");
@@ -78,7 +81,7 @@ Result<GenerationSpec> read_shared(const GenerationInput& input, Endpoint endpoi
   spec.model = input.model;
   spec.model_name = std::move(name).value();
   spec.created = input.now_unix;
-  spec.echo = read_bool(input.request, "echo", false);
+  spec.echo = read_bool(input.request, "echo").value_or(false);
   spec.prompt_tokens_details = input.settings.enable_prompt_tokens_details;
   QUIRE_RETURN_IF_ERROR(read_streaming(input, spec));
   auto sampling = read_sampling(input.request, endpoint, *input.model, input.settings);
@@ -93,11 +96,20 @@ Result<GenerationSpec> read_shared(const GenerationInput& input, Endpoint endpoi
   return spec;
 }
 
+SequenceLimit sequence_limit(const GenerationInput& input, const GenerationSpec& spec) {
+  return SequenceLimit{.n = spec.sampling.n, .max_prompts = input.settings.max_prompts_per_request, .max_queue = input.model->engine->max_queue()};
+}
+
 Status fit_prompts(const GenerationInput& input, GenerationSpec& spec) {
-  for (const Prompt& prompt : spec.prompts) {
-    auto fit = fit_max_tokens(spec.sampling, static_cast<std::int64_t>(prompt.tokens.size()), *input.model, input.settings);
-    if (!fit.ok()) return fit.error();
-    spec.max_tokens.push_back(fit.value());
+  for (std::size_t i = 0; i < spec.prompts.size(); ++i) {
+    auto fit = fit_max_tokens(spec.sampling, static_cast<std::int64_t>(spec.prompts[i].tokens.size()), *input.model, input.settings);
+    if (fit.ok()) {
+      spec.max_tokens.push_back(fit.value());
+      continue;
+    }
+    Error error = fit.error();
+    if (spec.prompts.size() > 1) error.message = Place{"prompt", i}.text() + ": " + error.message;
+    return error;
   }
   return {};
 }
@@ -133,8 +145,7 @@ Result<std::unique_ptr<Generation>> make_completion(const GenerationInput& input
   auto spec = read_shared(input, Endpoint::kCompletions);
   if (!spec.ok()) return spec.error();
   spec->echo_only = spec->sampling.max_tokens == 0;
-  const std::int64_t max_prompts = std::max(1, input.settings.max_prompts_per_request / spec->sampling.n);
-  auto prompts = read_prompts(input.request, *input.model, max_prompts, spec->echo ? PromptText::kKeep : PromptText::kDrop);
+  auto prompts = read_prompts(input.request, *input.model, sequence_limit(input, spec.value()), spec->echo ? PromptText::kKeep : PromptText::kDrop);
   if (!prompts.ok()) return prompts.error();
   spec->prompts = std::move(prompts).value();
   QUIRE_RETURN_IF_ERROR(fit_prompts(input, spec.value()));
@@ -144,6 +155,7 @@ Result<std::unique_ptr<Generation>> make_completion(const GenerationInput& input
 Result<std::unique_ptr<Generation>> make_chat(const GenerationInput& input) {
   auto spec = read_shared(input, Endpoint::kChat);
   if (!spec.ok()) return spec.error();
+  QUIRE_RETURN_IF_ERROR(sequence_limit(input, spec.value()).check(1));
   auto chat = read_messages(input.request, *input.model, input.settings);
   if (!chat.ok()) return chat.error();
   QUIRE_RETURN_IF_ERROR(truncate_prompt(input.request, *input.model, chat->tokens));

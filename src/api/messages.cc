@@ -66,6 +66,16 @@ struct Messages {
   std::string last_role, last_content;
 };
 
+// What a request gives the template and the template never looks at would be lost without a word.
+Status check_template_reads(const json::object& request, const text::ChatTemplate& chat_template) {
+  for (const char* field : {"documents", "reasoning_effort"}) {
+    const json::value* value = find_field(request, field);
+    if (value == nullptr || (value->is_array() && value->get_array().empty()) || chat_template.reads(field)) continue;
+    return Error{ErrorCode::kUnsupported, std::string(field) + ": this model's chat template does not read it, so it would change nothing", field};
+  }
+  return {};
+}
+
 // The same parts for a template that walks over them itself.
 json::array content_parts(const json::array& parts, const std::string& where) {
   json::array out;
@@ -130,15 +140,16 @@ Status check_tools(const json::object& request) {
 Result<ChatPrompt> read_messages(const json::object& request, const Model& model, const config::ApiSettings& settings) {
   QUIRE_RETURN_IF_ERROR(check_tools(request));
   text::ChatTemplateInput input;
-  input.add_generation_prompt = read_bool(request, "add_generation_prompt", true);
-  input.continue_final_message = read_bool(request, "continue_final_message", false);
-  if (input.continue_final_message && read_bool(request, "add_generation_prompt", false))
+  input.add_generation_prompt = read_bool(request, "add_generation_prompt").value_or(true);
+  input.continue_final_message = read_bool(request, "continue_final_message").value_or(false);
+  if (input.continue_final_message && read_bool(request, "add_generation_prompt").value_or(false))
     return invalid("continue_final_message and add_generation_prompt exclude each other; set one of them to false", "continue_final_message");
   // Its default is true, so continuing a message needs the explicit false, as in vLLM.
   if (input.continue_final_message && find_field(request, "add_generation_prompt") == nullptr)
     return invalid("continue_final_message needs add_generation_prompt: false", "continue_final_message");
   if (model.chat_template == nullptr)
     return invalid("This model's files have no chat template; give the server one with --chat-template, or use /v1/completions", "messages");
+  QUIRE_RETURN_IF_ERROR(check_template_reads(request, *model.chat_template));
   auto messages = normalise(request, model.chat_template->accepts_content_parts() ? Parts::kKeep : Parts::kJoin);
   if (!messages.ok()) return messages.error();
   auto kwargs = template_kwargs(request);
@@ -148,7 +159,7 @@ Result<ChatPrompt> read_messages(const json::object& request, const Model& model
   input.documents_json = list_json(request, "documents");
   input.kwargs_json = std::move(kwargs).value();
   input.allow_control_tokens_in_content = settings.allow_control_tokens_in_content;
-  auto rendered = model.chat_template->render(input, read_bool(request, "add_special_tokens", false));
+  auto rendered = model.chat_template->render(input, read_bool(request, "add_special_tokens").value_or(false));
   if (!rendered.ok()) return rendered.error();
   ChatPrompt prompt;
   prompt.tokens = std::move(rendered.value().tokens);

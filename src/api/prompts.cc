@@ -2,7 +2,7 @@
 
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
-#include <limits>
+#include <optional>
 #include <utility>
 
 #include "api/fields.h"
@@ -16,36 +16,28 @@ namespace json = boost::json;
 bool is_list_of_lists(const json::array& list) { return !list.empty() && list.front().is_array(); }
 bool is_list_of_text(const json::array& list) { return !list.empty() && list.front().is_string(); }
 
-Result<std::vector<TokenId>> read_ids(const json::array& list, const Model& model) {
-  std::vector<TokenId> ids;
-  ids.reserve(list.size());
-  for (const json::value& item : list) {
-    const auto id = as_integer(item);
-    if (!id) return invalid("prompt: " + shown(item) + " is not a token id; a prompt is a string, a list of strings, a list of ids or a list of lists of ids", "prompt");
-    if (*id < 0 || *id >= model.vocab_size)
-      return invalid("prompt: token id " + std::to_string(*id) + " is outside the vocabulary (0 to " + std::to_string(model.vocab_size - 1) + ")", "prompt");
-    ids.push_back(static_cast<TokenId>(*id));
-  }
-  return ids;
-}
-
-Result<Prompt> prompt_of_text(std::string text, const json::object& request, const Model& model, PromptText keep) {
-  auto tokens = encode_bounded(text, read_bool(request, "add_special_tokens", true), model);
-  if (!tokens.ok()) return tokens.error();
-  Prompt prompt;
-  prompt.tokens = std::move(tokens).value();
-  if (keep == PromptText::kKeep) prompt.text = std::move(text);
-  return prompt;
-}
-
 // Texts of one request are tokenised one after another on one thread; together they must not keep it from others for long.
 constexpr std::size_t kMaxTextBytes = 4u << 20;
 
-Result<Prompt> prompt_of_ids(const json::array& list, const json::object& request, const Model& model, PromptText keep) {
-  auto tokens = read_ids(list, model);
-  if (!tokens.ok()) return tokens.error();
+// One /v1/completions request's prompts. `item` is the place in a list of prompts.
+struct Reader {
+  const json::object& request;
+  const Model& model;
+  PromptText keep;
+
+  [[nodiscard]] Result<Prompt> of_ids(const json::array& list, std::optional<std::size_t> item) const;
+  [[nodiscard]] Result<Prompt> of_text(std::string text) const;
+  [[nodiscard]] Result<Prompt> read(const json::value& value, std::optional<std::size_t> item) const;
+};
+
+Result<Prompt> Reader::of_ids(const json::array& list, std::optional<std::size_t> item) const {
   Prompt prompt;
-  prompt.tokens = std::move(tokens).value();
+  prompt.tokens.reserve(list.size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const auto id = read_token_id(list[i], item ? Place{"prompt", item, i} : Place{"prompt", i}, model.vocab_size);
+    if (!id.ok()) return id.error();
+    prompt.tokens.push_back(id.value());
+  }
   QUIRE_RETURN_IF_ERROR(truncate_prompt(request, model, prompt.tokens));
   if (keep == PromptText::kKeep && prompt.tokens.size() < static_cast<std::size_t>(model.max_model_len)) {
     auto text = model.tokenizer->decode(prompt.tokens, false);
@@ -55,16 +47,39 @@ Result<Prompt> prompt_of_ids(const json::array& list, const json::object& reques
   return prompt;
 }
 
-Result<Prompt> one_prompt(const json::value& item, const json::object& request, const Model& model, PromptText keep) {
-  auto prompt = item.is_array() ? prompt_of_ids(item.get_array(), request, model, keep)
-                                : prompt_of_text(std::string(std::string_view(item.get_string())), request, model, keep);
+Result<Prompt> Reader::of_text(std::string text) const {
+  auto tokens = encode_bounded(text, read_bool(request, "add_special_tokens").value_or(true), model);
+  if (!tokens.ok()) return tokens.error();
+  Prompt prompt;
+  prompt.tokens = std::move(tokens).value();
+  QUIRE_RETURN_IF_ERROR(truncate_prompt(request, model, prompt.tokens));
+  if (keep == PromptText::kKeep) prompt.text = std::move(text);
+  return prompt;
+}
+
+Result<Prompt> Reader::read(const json::value& value, std::optional<std::size_t> item) const {
+  const std::string where = Place{"prompt", item}.text();
+  auto prompt = value.is_array() ? of_ids(value.get_array(), item) : of_text(std::string(std::string_view(value.get_string())));
   if (!prompt.ok()) return prompt.error();
-  QUIRE_RETURN_IF_ERROR(truncate_prompt(request, model, prompt->tokens));
-  if (prompt->tokens.empty()) return invalid("prompt: it is empty; at least one token is needed", "prompt");
+  if (prompt->tokens.empty()) return invalid(where + ": it is empty; at least one token is needed", "prompt");
   for (const TokenId id : prompt->tokens)
     if (id < 0 || id >= model.vocab_size)
-      return invalid("prompt: the tokenizer gives token id " + std::to_string(id) + ", which the model's vocabulary of " + std::to_string(model.vocab_size) + " lacks", "prompt");
+      return invalid(where + ": the tokenizer gives token id " + std::to_string(id) + ", which the model's vocabulary of " + std::to_string(model.vocab_size) + " lacks", "prompt");
   return prompt;
+}
+
+// What can be said about a list of prompts before any of them is read.
+Status check_list(const json::array& list, const SequenceLimit& limit) {
+  QUIRE_RETURN_IF_ERROR(limit.check(list.size()));
+  std::size_t text_bytes = 0;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const json::value& item = list[i];
+    if (item.is_array() != list.front().is_array() || (!item.is_array() && !item.is_string()))
+      return invalid(Place{"prompt", i}.text() + ": " + shown(item) + " in a list whose first entry is " + shown(list.front()), "prompt");
+    if (item.is_string()) text_bytes += item.get_string().size();
+  }
+  if (text_bytes <= kMaxTextBytes) return {};
+  return invalid("prompt: the texts of one request have " + std::to_string(text_bytes) + " bytes together; the limit is " + std::to_string(kMaxTextBytes) + "; send several requests", "prompt");
 }
 
 }  // namespace
@@ -93,32 +108,30 @@ Status truncate_prompt(const json::object& request, const Model& model, std::vec
   return {};
 }
 
-Result<std::vector<Prompt>> read_prompts(const json::object& request, const Model& model, std::int64_t max_prompts, PromptText keep) {
+Status SequenceLimit::check(std::size_t num_prompts) const {
+  const std::int64_t sequences = static_cast<std::int64_t>(num_prompts) * n;
+  const bool by_queue = max_queue < max_prompts;
+  const std::int64_t most = by_queue ? max_queue : max_prompts;
+  if (sequences <= most) return {};
+  const bool by_n = num_prompts == 1;
+  return invalid((by_n ? "n: " : "prompt: ") + (by_n ? std::string() : std::to_string(num_prompts) + " prompts times n: ") + std::to_string(n) + (by_n ? " is " : " are ") +
+                     std::to_string(sequences) + " sequences; one request may have at most " + std::to_string(most) + (by_queue ? " (--max-queue)" : " (--max-prompts-per-request)"),
+                 by_n ? "n" : "prompt");
+}
+
+Result<std::vector<Prompt>> read_prompts(const json::object& request, const Model& model, const SequenceLimit& limit, PromptText keep) {
+  constexpr const char* kForms = "a string, a list of strings, a list of ids or a list of lists of ids";
   const json::value* field = find_field(request, "prompt");
-  if (field == nullptr) return invalid("prompt: it is missing; a prompt is a string, a list of strings, a list of ids or a list of lists of ids", "prompt");
+  if (field == nullptr) return invalid(std::string("prompt: it is missing; a prompt is ") + kForms, "prompt");
+  if (!field->is_string() && !field->is_array()) return invalid("prompt: " + shown(*field) + " is not " + kForms, "prompt");
+  const Reader reader{request, model, keep};
   std::vector<Prompt> prompts;
   const bool many = field->is_array() && (is_list_of_lists(field->get_array()) || is_list_of_text(field->get_array()));
-  if (!many) {
-    if (!field->is_string() && !field->is_array())
-      return invalid("prompt: " + shown(*field) + " is not a string, a list of strings, a list of ids or a list of lists of ids", "prompt");
-    auto prompt = one_prompt(*field, request, model, keep);
-    if (!prompt.ok()) return prompt.error();
-    prompts.push_back(std::move(prompt).value());
-    return prompts;
-  }
-  const json::array& list = field->get_array();
-  if (list.size() > static_cast<std::size_t>(max_prompts))
-    return invalid("prompt: " + std::to_string(list.size()) + " prompts (times n) are over the limit of " + std::to_string(max_prompts) + " in one request", "prompt");
-  std::size_t text_bytes = 0;
-  for (const json::value& item : list) {
-    if (item.is_string()) text_bytes += item.get_string().size();
-    if (text_bytes > kMaxTextBytes)
-      return invalid("prompt: the texts of one request are over the limit of " + std::to_string(kMaxTextBytes) + " bytes together; send several requests", "prompt");
-  }
-  for (const json::value& item : list) {
-    if (item.is_array() != list.front().is_array() || (!item.is_array() && !item.is_string()))
-      return invalid("prompt: the list mixes " + shown(list.front()) + " and " + shown(item), "prompt");
-    auto prompt = one_prompt(item, request, model, keep);
+  if (many) QUIRE_RETURN_IF_ERROR(check_list(field->get_array(), limit));
+  else QUIRE_RETURN_IF_ERROR(limit.check(1));
+  const std::size_t count = many ? field->get_array().size() : 1;
+  for (std::size_t i = 0; i < count; ++i) {
+    auto prompt = many ? reader.read(field->get_array()[i], i) : reader.read(*field, std::nullopt);
     if (!prompt.ok()) return prompt.error();
     prompts.push_back(std::move(prompt).value());
   }

@@ -2,6 +2,8 @@
 // for long input: runs on the tokenising pool.
 #pragma once
 #include <boost/json/object.hpp>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,8 +21,16 @@ struct Prompt {
 
 enum class PromptText : unsigned char { kDrop, kKeep };
 
-// /v1/completions: str | [str] | [int] | [[int]]. `request` has passed check_fields. At most `max_prompts` prompts.
-[[nodiscard]] Result<std::vector<Prompt>> read_prompts(const boost::json::object& request, const Model& model, std::int64_t max_prompts, PromptText keep);
+// How many sequences one request may have: what the operator allows, and never more than the engine's queue could ever hold.
+struct SequenceLimit {
+  std::int64_t n = 1;            // samples per prompt
+  std::int64_t max_prompts = 0;  // prompts times n
+  std::int64_t max_queue = 0;
+  [[nodiscard]] Status check(std::size_t num_prompts) const;
+};
+
+// /v1/completions: str | [str] | [int] | [[int]]. `request` has passed check_fields.
+[[nodiscard]] Result<std::vector<Prompt>> read_prompts(const boost::json::object& request, const Model& model, const SequenceLimit& limit, PromptText keep);
 
 struct ChatPrompt {
   std::vector<TokenId> tokens;

@@ -13,26 +13,28 @@ namespace {
 
 namespace json = boost::json;
 
-Result<TokenId> token_in_vocab(std::int64_t id, const Model& model, const char* field) {
-  if (id < 0 || id >= model.vocab_size)
-    return invalid(std::string(field) + ": token id " + std::to_string(id) + " is outside the vocabulary (0 to " + std::to_string(model.vocab_size - 1) + ")", field);
-  return static_cast<TokenId>(id);
-}
-
 Result<std::vector<TokenId>> read_token_list(const json::object& request, const char* field, const Model& model) {
-  const std::vector<std::int64_t> raw = read_integers(request, field);
-  if (raw.size() > kMaxTokenList)
-    return invalid(std::string(field) + ": " + std::to_string(raw.size()) + " ids are over the limit of " + std::to_string(kMaxTokenList), field);
   std::vector<TokenId> out;
-  out.reserve(raw.size());
-  for (const std::int64_t id : raw) {
-    const auto token = token_in_vocab(id, model, field);
+  const json::value* value = find_field(request, field);
+  if (value == nullptr) return out;
+  const json::array& list = value->as_array();
+  if (list.size() > kMaxTokenList)
+    return invalid(std::string(field) + ": " + std::to_string(list.size()) + " ids are over the limit of " + std::to_string(kMaxTokenList), field);
+  out.reserve(list.size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const auto token = read_token_id(list[i], Place{field, i}, model.vocab_size);
     if (!token.ok()) return token.error();
     out.push_back(token.value());
   }
   std::ranges::sort(out);  // these lists are sets: an id that is named twice counts once
   out.erase(std::ranges::unique(out).begin(), out.end());
   return out;
+}
+
+// "stop" when the field is one string, "stop[1]" for an item of a list.
+std::string place_in_strings(const json::object& request, std::string_view field, std::size_t index) {
+  const json::value* value = find_field(request, field);
+  return (value != nullptr && value->is_array() ? Place{field, index} : Place{field}).text();
 }
 
 Status read_temperature(const json::object& request, const config::ApiSettings& settings, SamplingParams& params) {
@@ -67,29 +69,27 @@ Status read_logit_bias(const json::object& request, const Model& model, Sampling
     return invalid("logit_bias: " + std::to_string(bias->as_object().size()) + " entries are over the limit of " + std::to_string(kMaxTokenList), "logit_bias");
   for (const json::key_value_pair& entry : bias->as_object()) {
     const std::string_view key = entry.key();
+    const auto wrong = [&key](const std::string& what) { return invalid("logit_bias[" + shown(json::string(key)) + "]: " + what, "logit_bias"); };
     std::int64_t id = -1;
     const auto [end, ec] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (ec != std::errc() || end != key.data() + key.size())
-      return invalid("logit_bias: key " + shown(json::string(key)) + " is not a token id", "logit_bias");
-    const auto token = token_in_vocab(id, model, "logit_bias");
-    if (!token.ok()) return token.error();
-    json::object one;
-    one["value"] = entry.value();
-    if (!entry.value().is_number() || !std::isfinite(*read_number(one, "value")))
-      return invalid("logit_bias: the value of token " + std::to_string(id) + " is not a number", "logit_bias");
-    params.logit_bias.emplace_back(token.value(), static_cast<float>(std::clamp(*read_number(one, "value"), -100.0, 100.0)));
+    if (ec == std::errc::invalid_argument || end != key.data() + key.size()) return wrong("the key is not a token id");
+    if (ec != std::errc() || id < 0 || id >= model.vocab_size) return wrong("the token id is outside the vocabulary (0 to " + std::to_string(model.vocab_size - 1) + ")");
+    const auto value = as_number(entry.value());
+    if (!value) return wrong(shown(entry.value()) + " is not a finite number");
+    params.logit_bias.emplace_back(static_cast<TokenId>(id), static_cast<float>(std::clamp(*value, -100.0, 100.0)));
   }
   return {};
 }
 
 Status read_stops(const json::object& request, SamplingRequest& out) {
   out.stops = read_strings(request, "stop");
-  for (const std::string& stop : out.stops) {
-    if (stop.empty()) return invalid("stop: an empty string would end every answer at once; leave it out", "stop");
-    if (stop.size() > kMaxStopBytes)
-      return invalid("stop: a string of " + std::to_string(stop.size()) + " bytes is over the limit of " + std::to_string(kMaxStopBytes), "stop");
+  for (std::size_t i = 0; i < out.stops.size(); ++i) {
+    const std::string where = place_in_strings(request, "stop", i);
+    if (out.stops[i].empty()) return invalid(where + ": an empty string would end every answer at once; leave it out", "stop");
+    if (out.stops[i].size() > kMaxStopBytes)
+      return invalid(where + ": a string of " + std::to_string(out.stops[i].size()) + " bytes is over the limit of " + std::to_string(kMaxStopBytes), "stop");
   }
-  out.include_stop = read_bool(request, "include_stop_str_in_output", false);
+  out.include_stop = read_bool(request, "include_stop_str_in_output").value_or(false);
   return {};
 }
 
@@ -116,10 +116,10 @@ Status read_lists(const json::object& request, const Model& model, const config:
   if (find_field(request, "allowed_token_ids") != nullptr && allowed.value().empty())
     return invalid("allowed_token_ids: an empty list allows nothing", "allowed_token_ids");
   params.allowed_token_ids = std::move(allowed).value();
-  params.ignore_eos = read_bool(request, "ignore_eos", false);
+  params.ignore_eos = read_bool(request, "ignore_eos").value_or(false);
   add_end_tokens(model, settings, params);
   QUIRE_RETURN_IF_ERROR(read_logit_bias(request, model, params));
-  auto bad = map_bad_words(read_strings(request, "bad_words"), model);
+  auto bad = map_bad_words(request, model);
   if (!bad.ok()) return bad.error();
   params.bad_words = std::move(bad).value();
   const std::size_t entries = sampling_list_entries(params);
@@ -139,7 +139,7 @@ std::optional<std::int32_t> top_count(std::optional<std::int64_t> asked, const M
 
 Status read_logprobs(const json::object& request, Endpoint endpoint, const Model& model, SamplingRequest& out) {
   if (endpoint == Endpoint::kChat) {
-    const bool wanted = read_bool(request, "logprobs", false);
+    const bool wanted = read_bool(request, "logprobs").value_or(false);
     const auto top = read_integer(request, "top_logprobs");
     if (top.value_or(0) != 0 && !wanted) return invalid("top_logprobs needs logprobs: true", "top_logprobs");
     if (wanted) out.params.logprobs = top_count(top.value_or(0), model);
@@ -148,7 +148,7 @@ Status read_logprobs(const json::object& request, Endpoint endpoint, const Model
   }
   out.params.prompt_logprobs = top_count(read_integer(request, "prompt_logprobs"), model);
   out.show_prompt_logprobs = out.params.prompt_logprobs.has_value();
-  if (out.show_prompt_logprobs && read_bool(request, "stream", false))
+  if (out.show_prompt_logprobs && read_bool(request, "stream").value_or(false))
     return invalid("prompt_logprobs cannot be streamed; leave out stream", "prompt_logprobs");
   return {};
 }
@@ -157,16 +157,17 @@ Status read_lengths(const json::object& request, Endpoint endpoint, SamplingRequ
   if (endpoint == Endpoint::kCompletions) {
     // Absent means OpenAI's 16; an explicit null means the rest of the context.
     out.max_tokens = request.contains("max_tokens") ? read_integer(request, "max_tokens") : std::optional<std::int64_t>(16);
-    if (out.max_tokens == 0 && !read_bool(request, "echo", false))
+    if (out.max_tokens == 0 && !read_bool(request, "echo").value_or(false))
       return invalid("max_tokens: 0 is out of range; allowed: 1 or more (0 only with echo)", "max_tokens");
   } else {
-    const char* field = find_field(request, "max_completion_tokens") != nullptr ? "max_completion_tokens" : "max_tokens";
-    out.max_tokens = read_integer(request, field);
-    if (out.max_tokens == 0) return invalid(std::string(field) + ": 0 is out of range; allowed: 1 or more", field);
+    if (find_field(request, "max_completion_tokens") != nullptr) out.max_tokens_field = "max_completion_tokens";
+    out.max_tokens = read_integer(request, out.max_tokens_field);
+    const std::string field(out.max_tokens_field);
+    if (out.max_tokens == 0) return invalid(field + ": 0 is out of range; allowed: 1 or more", field);
   }
   const std::int64_t min_tokens = read_integer(request, "min_tokens").value_or(0);
   if (out.max_tokens && *out.max_tokens > 0 && min_tokens > *out.max_tokens)
-    return invalid("min_tokens: " + std::to_string(min_tokens) + " is above max_tokens: " + std::to_string(*out.max_tokens), "min_tokens");
+    return invalid("min_tokens: " + std::to_string(min_tokens) + " is above " + std::string(out.max_tokens_field) + ": " + std::to_string(*out.max_tokens), "min_tokens");
   out.params.min_tokens = static_cast<std::int32_t>(min_tokens);
   return {};
 }
@@ -186,9 +187,9 @@ Result<SamplingRequest> read_sampling(const json::object& request, Endpoint endp
   QUIRE_RETURN_IF_ERROR(read_stops(request, out));
   QUIRE_RETURN_IF_ERROR(read_lists(request, model, settings, out.params));
   QUIRE_RETURN_IF_ERROR(read_logprobs(request, endpoint, model, out));
-  out.skip_special_tokens = read_bool(request, "skip_special_tokens", true);
-  out.tokens_as_ids = read_bool(request, "return_tokens_as_token_ids", settings.return_tokens_as_token_ids);
-  out.return_token_ids = read_bool(request, "return_token_ids", false);
+  out.skip_special_tokens = read_bool(request, "skip_special_tokens").value_or(true);
+  out.tokens_as_ids = read_bool(request, "return_tokens_as_token_ids").value_or(settings.return_tokens_as_token_ids);
+  out.return_token_ids = read_bool(request, "return_token_ids").value_or(false);
   out.priority = static_cast<std::int32_t>(read_integer(request, "priority").value_or(0));
   if (out.priority != 0 && !model.priority_scheduling)
     return invalid("priority: " + std::to_string(out.priority) + " needs a server with --scheduling-policy priority", "priority");
@@ -197,33 +198,38 @@ Result<SamplingRequest> read_sampling(const json::object& request, Endpoint endp
 
 Result<std::int32_t> fit_max_tokens(const SamplingRequest& sampling, std::int64_t num_prompt_tokens, const Model& model, const config::ApiSettings& settings) {
   const std::int64_t context = model.max_model_len;
-  const std::string has = "This model's maximum context length is " + std::to_string(context) + " tokens, and the input has " + std::to_string(num_prompt_tokens);
+  const auto n = [](std::int64_t number) { return std::to_string(number); };
+  const std::string limit = "This model's maximum context length is " + n(context) + " tokens";
   if (num_prompt_tokens >= context)
-    return invalid(has + "; no room is left for output. The longest input is " + std::to_string(context - 1) + " tokens.", "input_tokens");
+    return invalid(limit + ", and the input has " + n(num_prompt_tokens) + "; no room is left for output. The longest input is " + n(context - 1) + " tokens.", "input_tokens");
   std::int64_t wanted = context - num_prompt_tokens;
   if (sampling.max_tokens) {
+    const std::string field(sampling.max_tokens_field);
+    const std::int64_t most = wanted;
     wanted = std::max<std::int64_t>(*sampling.max_tokens, 1);  // 0 (echo alone): the engine makes one token, which is dropped
-    if (num_prompt_tokens + wanted > context)
-      return invalid(has + " with " + std::to_string(wanted) + " output tokens requested (" + std::to_string(num_prompt_tokens) + " + " + std::to_string(wanted) +
-                         " > " + std::to_string(context) + "). The longest input for this request is " + std::to_string(std::max<std::int64_t>(context - wanted, 0)) + " tokens.",
-                     "input_tokens");
+    const std::string sum = limit + ", and " + field + ": " + n(wanted) + " plus the input's " + n(num_prompt_tokens) + " is more. With this input " + field + " may be at most " + n(most);
+    if (wanted >= context) return invalid(sum + ".", field);
+    if (wanted > most) return invalid(sum + "; with this " + field + " the input may have at most " + n(context - wanted) + ".", "input_tokens");
   } else if (settings.defaults.max_new_tokens) {
     wanted = std::min(wanted, std::max<std::int64_t>(*settings.defaults.max_new_tokens, 1));
   }
   if (sampling.params.min_tokens > wanted)
-    return invalid("min_tokens: " + std::to_string(sampling.params.min_tokens) + " does not fit; the context leaves " + std::to_string(wanted) + " output tokens", "min_tokens");
+    return invalid("min_tokens: " + n(sampling.params.min_tokens) + " does not fit; the context leaves " + n(wanted) + " output tokens", "min_tokens");
   return static_cast<std::int32_t>(wanted);
 }
 
-Result<std::vector<std::vector<TokenId>>> map_bad_words(const std::vector<std::string>& words, const Model& model) {
+Result<std::vector<std::vector<TokenId>>> map_bad_words(const json::object& request, const Model& model) {
+  const std::vector<std::string> words = read_strings(request, "bad_words");
   std::vector<std::vector<TokenId>> out;
   if (words.size() > kMaxBadWords)
     return invalid("bad_words: " + std::to_string(words.size()) + " entries are over the limit of " + std::to_string(kMaxBadWords), "bad_words");
-  for (const std::string& word : words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const std::string where = place_in_strings(request, "bad_words", i);
     if (word.size() > kMaxBadWordBytes)
-      return invalid("bad_words: an entry of " + std::to_string(word.size()) + " bytes is over the limit of " + std::to_string(kMaxBadWordBytes), "bad_words");
+      return invalid(where + ": an entry of " + std::to_string(word.size()) + " bytes is over the limit of " + std::to_string(kMaxBadWordBytes), "bad_words");
     const std::size_t start = word.find_first_not_of(" \t\r\n");
-    if (start == std::string::npos) return invalid("bad_words: an entry is empty", "bad_words");
+    if (start == std::string::npos) return invalid(where + ": the entry is empty", "bad_words");
     const std::string bare = word.substr(start);
     auto plain = model.tokenizer->encode(bare, false);
     if (!plain.ok()) return plain.error();
@@ -234,7 +240,7 @@ Result<std::vector<std::vector<TokenId>>> map_bad_words(const std::vector<std::s
     const auto in_vocab = [&model](const std::vector<TokenId>& ids) {
       return !ids.empty() && std::ranges::all_of(ids, [&model](TokenId id) { return id >= 0 && id < model.vocab_size; });
     };
-    if (!in_vocab(plain.value())) return invalid("bad_words: " + shown(json::string(word)) + " has no tokens in the model's vocabulary", "bad_words");
+    if (!in_vocab(plain.value())) return invalid(where + ": " + shown(json::string(word)) + " has no tokens in the model's vocabulary", "bad_words");
     out.push_back(std::move(plain).value());
     if (other_word && in_vocab(spaced.value())) out.push_back(std::move(spaced).value());
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/fields.h"
@@ -20,6 +21,7 @@ struct SamplingRequest {
   bool seed_given = false;
   std::int32_t n = 1;
   std::optional<std::int64_t> max_tokens;    // as asked; nullopt: the rest of the context
+  std::string_view max_tokens_field = "max_tokens";  // the request's name for it
   std::vector<std::string> stops;
   bool include_stop = false;
   bool skip_special_tokens = true;
@@ -34,12 +36,12 @@ struct SamplingRequest {
                                                     const config::ApiSettings& settings);
 
 // max_tokens for a prompt of `num_prompt_tokens`: what was asked, else the rest of the context, bounded by generation_config's
-// max_new_tokens. Errors (param "input_tokens") when prompt and output do not fit.
+// max_new_tokens. Errors when prompt and output do not fit; param: "input_tokens" where a shorter input would, else the length's field.
 [[nodiscard]] Result<std::int32_t> fit_max_tokens(const SamplingRequest& sampling, std::int64_t num_prompt_tokens, const Model& model,
                                                   const config::ApiSettings& settings);
 
-// The token sequences that a bad word stands for: as written, and with a space before it where that gives another first token
-// and as many tokens (vLLM's rule).
-[[nodiscard]] Result<std::vector<std::vector<TokenId>>> map_bad_words(const std::vector<std::string>& words, const Model& model);
+// The token sequences that the request's bad words stand for: as written, and with a space before it where that gives another
+// first token and as many tokens (vLLM's rule).
+[[nodiscard]] Result<std::vector<std::vector<TokenId>>> map_bad_words(const boost::json::object& request, const Model& model);
 
 }  // namespace quire::api

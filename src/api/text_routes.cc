@@ -31,7 +31,7 @@ Result<std::vector<TokenId>> tokens_of(const json::object& request, const Model&
   if (prompt != nullptr) {
     if (!prompt->is_string()) return invalid("prompt: " + shown(*prompt) + " is not a string", "prompt");
     // The context length does not bound this route (vLLM's rule); the body's limit does.
-    return model.tokenizer->encode(std::string_view(prompt->get_string()), read_bool(request, "add_special_tokens", true));
+    return model.tokenizer->encode(std::string_view(prompt->get_string()), read_bool(request, "add_special_tokens").value_or(true));
   }
   auto chat = read_messages(request, model, settings);
   if (!chat.ok()) return chat.error();
@@ -67,7 +67,7 @@ Result<Reply> tokenize(const json::object& request, const Model& model, const co
   for (const TokenId id : tokens.value()) out.value(id);
   out.end_array();
   out.key("token_strs");
-  if (read_bool(request, "return_token_strs", false)) {
+  if (read_bool(request, "return_token_strs").value_or(false)) {
     out.begin_array();
     for (const TokenId id : tokens.value()) out.value(model.tokenizer->token_string(id).value_or(""));
     out.end_array();
@@ -80,12 +80,14 @@ Result<Reply> tokenize(const json::object& request, const Model& model, const co
 
 Result<Reply> detokenize(const json::object& request, const Model& model, const config::ApiSettings& settings) {
   QUIRE_RETURN_IF_ERROR(check_request(request, Endpoint::kDetokenize, model, settings));
-  if (find_field(request, "tokens") == nullptr) return invalid("tokens: it is missing; a list of token ids is needed", "tokens");
+  const json::value* tokens = find_field(request, "tokens");
+  if (tokens == nullptr) return invalid("tokens: it is missing; a list of token ids is needed", "tokens");
   std::vector<TokenId> ids;
-  for (const std::int64_t id : read_integers(request, "tokens")) {
-    if (id < 0 || id >= model.tokenizer->facts().vocab_size)
-      return invalid("tokens: id " + std::to_string(id) + " is outside the vocabulary (0 to " + std::to_string(model.tokenizer->facts().vocab_size - 1) + ")", "tokens");
-    ids.push_back(static_cast<TokenId>(id));
+  const json::array& list = tokens->as_array();
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const auto id = read_token_id(list[i], Place{"tokens", i}, model.tokenizer->facts().vocab_size);
+    if (!id.ok()) return id.error();
+    ids.push_back(id.value());
   }
   auto text = model.tokenizer->decode(ids, false);
   if (!text.ok()) return text.error();

@@ -82,7 +82,7 @@ constexpr FlagRow kRows[] = {
     {.name = "preemption-mode", .help = "swap or recompute (older form)", .group = G::kScheduler, .fate = Fate::kNoEffect, .fate_text = "preempted requests are always recomputed"},
     {.name = "num-lookahead-slots", .kind = K::kInt, .fallback = "0", .allowed = "0..", .help = "Slots for drafts (older form)", .group = G::kScheduler, .fate = Fate::kNoEffect, .fate_text = "slots follow from the request"},
     {.name = "max-decode-gap-ms", .kind = K::kFloat, .fallback = "0", .allowed = "0..", .neutral = "0.0", .help = "Bound on the pause between tokens of running streams", .group = G::kScheduler, .fate = Fate::kNotBuilt, .fate_text = "a bounded decode gap"},
-    {.name = "max-queue", .kind = K::kInt, .fallback = "4096", .allowed = "1..1048576", .help = "Requests that may wait; more are refused", .group = G::kScheduler, .audience = Audience::kServe},
+    {.name = "max-queue", .kind = K::kInt, .fallback = "4096", .allowed = "1..1048576", .help = "Sequences (prompts times n) that may wait or run at once; more are refused with 429, a request with more than all of them with 400", .group = G::kScheduler, .audience = Audience::kServe},
     {.name = "request-timeout", .kind = K::kFloat, .fallback = "0", .allowed = "0..31536000", .help = "Seconds until a request is ended; 0: never", .group = G::kScheduler, .audience = Audience::kServe},
     {.name = "performance-mode", .kind = K::kChoice, .fallback = "balanced", .allowed = "balanced|interactivity|throughput", .help = "Preset of scheduler and graph sizes", .group = G::kScheduler, .fate = Fate::kNoEffect, .fate_text = "use --max-num-batched-tokens and --max-num-seqs"},
 

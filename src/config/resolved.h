@@ -53,7 +53,7 @@ struct EngineSettings {
   GraphRequest graph;
   std::string cpu_isa = "auto";    // QUIRE_CPU_ISA: auto, or the widest instruction set that kernels may use
   std::int32_t max_logprobs = 20;  // -1: whole vocabulary
-  std::int32_t max_queue = 4096;   // waiting and running requests; one more is refused
+  std::int32_t max_queue = 4096;   // sequences waiting or running; one more is refused
   double request_timeout_seconds = 0;  // 0: none
 };
 

@@ -103,6 +103,8 @@ void Engine::stop(std::chrono::milliseconds grace) {
   if (impl_->thread.joinable()) impl_->thread.join();
 }
 
+std::int32_t Engine::max_queue() const { return impl_->config.max_queue; }
+
 EngineStatus Engine::status() const {
   EngineStatus status = impl_->board.read(std::chrono::steady_clock::now());
   // Submissions that the engine thread has not seen yet wait too.

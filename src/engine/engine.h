@@ -29,7 +29,7 @@ class StepExecutor {
 
 struct EngineConfig {
   SchedulerConfig scheduler;
-  std::int32_t max_queue = 4096;       // waiting + running requests; one more is refused (kResourceExhausted)
+  std::int32_t max_queue = 4096;       // sequences waiting or running; one more is refused (kResourceExhausted)
   std::uint64_t seed = 0;              // draws seeds for requests that have none (SamplingParams::seed is then set by submit)
   double request_timeout_seconds = 0;  // 0: none; ends a request with kAbort and an error that names the limit
   bool log_requests = false;           // one line per ended request at info level (else debug; errors always warn)
@@ -73,6 +73,7 @@ class Engine {
   // request has its FinishEvent, the state stays kDraining until the step returns, and the destructor waits for that.
   void stop(std::chrono::milliseconds grace);
 
+  [[nodiscard]] std::int32_t max_queue() const;  // more than this can never be in the queue at once
   [[nodiscard]] EngineStatus status() const;
   [[nodiscard]] SchedulerStats stats() const;  // of the last finished step
   [[nodiscard]] bool reset_prefix_cache(std::chrono::milliseconds timeout);

@@ -44,7 +44,7 @@ Result<RequestId> Inbox::submit(GenerateRequest request, std::optional<std::uint
   QUIRE_RETURN_IF_ERROR(check_open());
   if (open_.size() >= max_queue_) {
     const std::string limit = std::to_string(max_queue_);
-    return Error{ErrorCode::kResourceExhausted, "the queue is full: " + limit + " requests are waiting or running and the limit is " + limit, {}};
+    return Error{ErrorCode::kResourceExhausted, "the queue is full: " + limit + " sequences are waiting or running and the limit is " + limit + " (--max-queue); try again later", {}};
   }
   const RequestId id{next_id_++};
   if (seed_base) request.sampling.seed = mix(mix(*seed_base) ^ id.value);

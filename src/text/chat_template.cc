@@ -75,4 +75,6 @@ Result<RenderedChat> ChatTemplate::render(const ChatTemplateInput& input, bool a
 const std::string& ChatTemplate::source() const { return impl_->source; }
 bool ChatTemplate::accepts_content_parts() const { return quire_text_template_accepts_parts(impl_->handle.get()) == 1; }
 
+bool ChatTemplate::reads(std::string_view variable) const { return quire_text_template_reads(impl_->handle.get(), slice(variable)) == 1; }
+
 }  // namespace quire::text

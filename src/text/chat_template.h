@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -46,6 +47,8 @@ class ChatTemplate {
   // True when the template walks over content given as a list of {"type": "text", "text": ...} parts; false when it wants
   // strings (the caller then joins the parts' texts first). Found out at load by rendering one such message.
   [[nodiscard]] bool accepts_content_parts() const;
+  // True when the template looks up a variable of that name which it does not set itself.
+  [[nodiscard]] bool reads(std::string_view variable) const;
 
  private:
   struct Impl;

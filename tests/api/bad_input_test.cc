@@ -35,7 +35,7 @@ TEST_F(BadInput, CompletionFields) {
       {R"({"prompt":"a","model":"nope"})", "model", 404}, {R"({"prompt":"a","model":5})", "model"},
       {R"({"prompt":"a","n":2})", ""}, {R"({"prompt":"a","n":2,"temperature":0})", "n"}, {R"({"prompt":"a","best_of":3})", "best_of"},
       {R"({"prompt":"a","max_tokens":0})", "max_tokens"}, {R"({"prompt":"a","max_tokens":-5})", "max_tokens"}, {R"({"prompt":"a","max_tokens":"16"})", "max_tokens"},
-      {R"({"prompt":"a","max_tokens":2048})", "input_tokens"}, {R"({"prompt":"a","max_tokens":5,"min_tokens":6})", "min_tokens"},
+      {R"({"prompt":"a","max_tokens":2048})", "max_tokens"}, {R"({"prompt":[5,6],"max_tokens":2047})", "input_tokens"}, {R"({"prompt":"a","max_tokens":5,"min_tokens":6})", "min_tokens"},
       {R"({"prompt":"a","stop":""})", "stop"}, {R"({"prompt":"a","stop":["x",""]})", "stop"}, {R"({"prompt":"a","stop":[1]})", "stop"},
       {R"({"prompt":"a","stop_token_ids":[576]})", "stop_token_ids"}, {R"({"prompt":"a","stop_token_ids":[-1]})", "stop_token_ids"}, {R"({"prompt":"a","stop_token_ids":5})", "stop_token_ids"},
       {R"({"prompt":"a","logit_bias":{"576":1}})", "logit_bias"}, {R"({"prompt":"a","logit_bias":{"-1":1}})", "logit_bias"}, {R"({"prompt":"a","logit_bias":{"x":1}})", "logit_bias"},
@@ -83,7 +83,8 @@ TEST_F(BadInput, CountsHaveLimitsThatTheTextNames) {
   };
   const auto message = [this](const std::string& body) { return std::string(bench.refused("/v1/completions", body).at("message").as_string()); };
   EXPECT_NE(message(R"({"prompt":)" + list(1025, "\"a\"") + "}").find("1024"), std::string::npos);
-  EXPECT_NE(message(R"({"prompt":)" + list(20, "[5]") + R"(,"n":100,"temperature":1})").find("over the limit of 10 "), std::string::npos);
+  const std::string product = message(R"({"prompt":)" + list(20, "[5]") + R"(,"n":100,"temperature":1})");
+  EXPECT_NE(product.find("20 prompts times n: 100 are 2000 sequences; one request may have at most 1024 (--max-prompts-per-request)"), std::string::npos) << product;
   EXPECT_NE(message(R"({"prompt":"a","n":129,"temperature":1})").find("128"), std::string::npos);
   EXPECT_NE(message(R"({"prompt":"a","stop":)" + list(65, "\"z\"") + "}").find("64"), std::string::npos);
   EXPECT_NE(message(R"({"prompt":"a","stop":")" + std::string(1025, 'z') + "\"}").find("1024"), std::string::npos);
@@ -154,13 +155,83 @@ TEST_F(BadInput, ContentTypeMustBeJson) {
   EXPECT_EQ(bench.call("/v1/completions", R"({"prompt":"a"})", "Application/JSON; charset=utf-8").status, 200);
 }
 
+// The entry of a list that is wrong is named, at any depth.
+TEST_F(BadInput, MessagesNameTheEntry) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"("prompt":[5,6,576])", "prompt[2]: token id 576 "}, {R"("prompt":[5,"a"])", "prompt[1]: \"a\" is not a token id"}, {R"("prompt":[[5],[6,-7]])", "prompt[1][1]: token id -7 "},
+      {R"("prompt":[5,18446744073709551615])", "prompt[1]: token id 18446744073709551615 is outside the vocabulary (0 to 575)"}, {R"("prompt":["a",""])", "prompt[1]: it is empty"},
+      {R"("prompt":["a",[1]])", "prompt[1]: a list of 1 in a list whose first entry is \"a\""}, {R"("prompt":["a",7])", "prompt[1]: 7 in a list"},
+      {R"("prompt":"a","stop":["x",""])", "stop[1]: an empty string"}, {R"("prompt":"a","stop":"")", "stop: an empty string"}, {R"("prompt":"a","stop":["x",1])", "stop[1]: 1 is not a string"},
+      {R"("prompt":"a","allowed_token_ids":[1,2,576])", "allowed_token_ids[2]: token id 576 "}, {R"("prompt":"a","stop_token_ids":[1,9223372036854775808])", "stop_token_ids[1]: token id 9223372036854775808 "},
+      {R"("prompt":"a","bad_words":["x"," "])", "bad_words[1]: "}, {R"("prompt":"a","bad_words":["x",3])", "bad_words[1]: 3 is not a string"},
+      {R"("prompt":"a","logit_bias":{"1":1,"576":1})", "logit_bias[\"576\"]: "}, {R"("prompt":"a","logit_bias":{"1":1,"2":"x"})", "logit_bias[\"2\"]: \"x\" is not a finite number"},
+      {R"("prompt":"a","logit_bias":{"1":1e999})", "logit_bias[\"1\"]: "}};
+  for (const auto& [fields, expected] : cases) {
+    const std::string message(bench.refused("/v1/completions", "{" + fields + "}").at("message").as_string());
+    EXPECT_TRUE(message.starts_with(expected)) << fields << "\n" << message;
+  }
+  EXPECT_TRUE(std::string_view(bench.refused("/detokenize", R"({"tokens":[1,99999]})").at("message").as_string()).starts_with("tokens[1]: token id 99999 "));
+  const std::string place(bench.refused("/v1/chat/completions", R"({"messages":[{"role":"user","content":"a"}],"modalities":["text","audio"]})").at("message").as_string());
+  EXPECT_TRUE(place.starts_with("modalities[1]: ")) << place;
+  std::string ids = "5";
+  for (int i = 1; i < 2040; ++i) ids += ",5";
+  const std::string long_one(bench.refused("/v1/completions", R"({"prompt":[[5],[)" + ids + R"(]]})").at("message").as_string());
+  EXPECT_TRUE(long_one.starts_with("prompt[1]: This model's maximum")) << long_one;
+  still_works();
+}
+
+TEST_F(BadInput, TooManyOutputTokensSaysWhatWouldFit) {
+  const auto message = [this](const std::string& path, const std::string& body, const std::string& param) {
+    const auto error = bench.refused(path, body);
+    EXPECT_EQ(error.at("param").as_string(), param) << body;
+    return std::string(error.at("message").as_string());
+  };
+  const std::string alone = message("/v1/completions", R"({"prompt":[5,6,7],"max_tokens":10000})", "max_tokens");
+  EXPECT_EQ(alone, "This model's maximum context length is 2048 tokens, and max_tokens: 10000 plus the input's 3 is more. With this input max_tokens may be at most 2045.");
+  const std::string both = message("/v1/completions", R"({"prompt":[5,6,7],"max_tokens":2046})", "input_tokens");
+  EXPECT_NE(both.find("max_tokens may be at most 2045; with this max_tokens the input may have at most 2."), std::string::npos) << both;
+  const std::string chat = message("/v1/chat/completions", R"({"messages":[{"role":"user","content":"a"}],"max_completion_tokens":10000})", "max_completion_tokens");
+  EXPECT_NE(chat.find("max_completion_tokens: 10000 plus"), std::string::npos) << chat;
+  for (const std::string& text : {alone, both, chat}) EXPECT_EQ(text.find("at most 0"), std::string::npos) << text;
+  still_works();
+}
+
+TEST_F(BadInput, WhatTheTemplateNeverReadsIsRefused) {
+  const std::string messages = R"({"messages":[{"role":"user","content":"a"}],)";
+  for (const char* path : {"/v1/chat/completions", "/tokenize"}) {
+    EXPECT_EQ(bench.refused(path, messages + R"("documents":[{"title":"t","text":"x"}]})").at("param").as_string(), "documents") << path;
+    EXPECT_EQ(bench.refused(path, messages + R"("reasoning_effort":"high"})").at("param").as_string(), "reasoning_effort") << path;
+    EXPECT_EQ(bench.call(path, messages + R"("documents":[],"reasoning_effort":null})").status, 200) << path;
+  }
+}
+
+// What could never be in the queue at once is the caller's mistake; coming back later cannot help.
+TEST_F(BadInput, MoreSequencesThanTheQueueHoldsIsA400ThatNamesIt) {
+  BenchOptions options;
+  options.max_queue = 3;
+  ApiBench small(options);
+  small.script->play(small.encode(" fine"));
+  for (const auto& [body, param] : std::vector<std::pair<std::string, std::string>>{{R"({"prompt":["a","b","c","d"]})", "prompt"}, {R"({"prompt":["a","b"],"n":2})", "prompt"}, {R"({"prompt":"a","n":4})", "n"}}) {
+    const auto error = small.refused("/v1/completions", body);
+    EXPECT_EQ(error.at("param").as_string(), param) << body;
+    EXPECT_NE(std::string(error.at("message").as_string()).find("at most 3 (--max-queue)"), std::string::npos) << error.at("message");
+  }
+  EXPECT_EQ(small.refused("/v1/chat/completions", R"({"messages":[{"role":"user","content":"a"}],"n":4})").at("param").as_string(), "n");
+  EXPECT_EQ(small.call("/v1/completions", R"({"prompt":"a","n":3})").status, 200);
+}
+
 TEST_F(BadInput, AFullQueueIsA429WithRetryAfterAndNothingStays) {
   BenchOptions options;
   options.max_queue = 3;
   ApiBench small(options);
   small.script->play(small.encode(" fine"));
   small.script->hold();
-  const Reply reply = small.call("/v1/completions", R"({"prompt":["a","b","c","d","e"]})");
+  Mailbox other;
+  Call first{.route = find_route("POST", "/v1/completions").route, .content_type = "application/json", .request_id = {}, .credential = {}, .body = R"({"prompt":["a","b"]})"};
+  Answer running = small.service->handle(first);
+  ASSERT_TRUE(std::get<std::unique_ptr<Generation>>(running)->submit(other).ok());
+  const Reply reply = small.call("/v1/completions", R"({"prompt":["a","b"]})");
+  std::get<std::unique_ptr<Generation>>(running).reset();
   small.script->allow_all();
   EXPECT_EQ(reply.status, 429);
   ASSERT_FALSE(reply.headers.empty());

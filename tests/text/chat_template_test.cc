@@ -127,6 +127,20 @@ TEST(ChatTemplate, Variables) {
   EXPECT_EQ(render("a{%- generation -%} b {%- endgeneration -%} c{% generation %}d{% endgeneration %}", user("x")), "abcd");
 }
 
+// What it looks up and does not set itself, wherever in the template that is.
+TEST(ChatTemplate, KnowsWhatItReads) {
+  const auto reads = [](const char* source, const char* variable) { return load_template("gsm_tiny", source)->reads(variable); };
+  EXPECT_FALSE(load_template("gsm_tiny")->reads("documents"));
+  EXPECT_TRUE(load_template("gsm_tiny")->reads("messages"));
+  EXPECT_TRUE(reads("{% for d in documents %}{{ d.text }}{% endfor %}", "documents"));
+  EXPECT_TRUE(reads("{% if documents is defined and documents %}x{% endif %}", "documents"));
+  EXPECT_TRUE(reads("{% macro m() %}{{ documents }}{% endmacro %}{{ m() }}", "documents"));
+  EXPECT_TRUE(reads("{% set effort = reasoning_effort | default('low') %}{{ effort }}", "reasoning_effort"));
+  EXPECT_TRUE(reads("{%- if x %}{% set documents = documents %}{{ documents }}{% endif %}", "documents"));
+  EXPECT_FALSE(reads("{% set documents = [] %}{{ documents }}", "documents"));
+  EXPECT_FALSE(reads("documents {{ 'documents' }} {{ messages[0].documents }}", "documents"));
+}
+
 TEST(ChatTemplate, StrftimeNow) {
   ASSERT_EQ(setenv("TZ", "UTC", 1), 0);
   auto input = user("x");

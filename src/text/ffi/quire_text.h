@@ -62,6 +62,8 @@ int32_t quire_text_template_new(QuireTextSlice source, QuireTextSlice variables_
 void quire_text_template_free(QuireTextTemplate* chat_template);
 /* 1 when the template walks over content given as a list of {"type": "text", "text": ...} parts, else 0. */
 int32_t quire_text_template_accepts_parts(const QuireTextTemplate* chat_template);
+/* 1 when the template looks up a variable of that name which it does not set itself, else 0. */
+int32_t quire_text_template_reads(const QuireTextTemplate* chat_template, QuireTextSlice variable);
 
 typedef struct QuireTextRenderInput {
   QuireTextSlice messages_json;  /* array of objects */

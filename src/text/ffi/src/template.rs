@@ -7,6 +7,7 @@ use crate::template_env::{new_environment, RenderingScope, FUEL};
 use crate::tokenizer::{self, ChatText, Core};
 use minijinja::{Environment, ErrorKind};
 use serde_json::{json, Map, Value};
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ pub struct ChatTemplate {
     tokenizer: Arc<Core>,
     finder: Finder,
     accepts_parts: bool,
+    reads: HashSet<String>, // names of variables; see reads()
 }
 
 impl ChatTemplate {
@@ -33,8 +35,9 @@ impl ChatTemplate {
         let mut env = new_environment();
         env.add_template_owned(NAME, without_generation_tags(source))
             .or_else(|e| fault(CORRUPT, format!("chat template does not compile: {}", describe(&e))))?;
+        let reads = env.get_template(NAME).map(|t| t.undeclared_variables(false)).unwrap_or_default();
         let finder = Finder::new(tokenizer.special_texts())?;
-        let mut template = ChatTemplate { env, source: source.to_string(), variables, tokenizer, finder, accepts_parts: false };
+        let mut template = ChatTemplate { env, source: source.to_string(), variables, tokenizer, finder, accepts_parts: false, reads };
         template.refuse_unknown_names()?;
         template.accepts_parts = template.probe_parts();
         Ok(template)
@@ -49,6 +52,18 @@ impl ChatTemplate {
         };
         let _scope = RenderingScope::enter(0, Marks::default());
         self.run(&chat, true)
+    }
+
+    /// Whether the template looks up a variable that it does not set itself. minijinja takes `set x = x | default([])` for a
+    /// variable of the template's own, so the right sides of such lines are looked at here.
+    fn reads(&self, name: &str) -> bool {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let own_value = |rest: &str| {
+            let value = rest.trim_start().strip_prefix(name).map(str::trim_start).and_then(|r| r.strip_prefix('='));
+            let value = value.map(|v| v.split("%}").next().unwrap_or_default());
+            value.is_some_and(|v| v.split(|c: char| !is_word(c)).any(|word| word == name))
+        };
+        self.reads.contains(name) || self.source.match_indices("set ").any(|(at, _)| own_value(&self.source[at + 4..]))
     }
 
     /// minijinja looks filters, tests and functions up when they run. What the simplest chat would meet is refused at load.
@@ -313,6 +328,11 @@ pub unsafe extern "C" fn quire_text_template_free(template: *mut ChatTemplate) {
 #[no_mangle]
 pub unsafe extern "C" fn quire_text_template_accepts_parts(template: *const ChatTemplate) -> i32 {
     i32::from((*template).accepts_parts)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn quire_text_template_reads(template: *const ChatTemplate, variable: Slice) -> i32 {
+    i32::from(variable.text("variable").is_ok_and(|name| (*template).reads(name)))
 }
 
 #[no_mangle]
