@@ -26,7 +26,7 @@ class ChatWire final : public Wire {
     const SamplingRequest& sampling = generation.spec().sampling;
     out.key("prompt_logprobs");
     if (sampling.show_prompt_logprobs)
-      write_prompt_logprobs(out, generation.choice(0).prompt_logprobs(), *sampling.params.prompt_logprobs, TokenText(*generation.spec().model->tokenizer, false));
+      write_prompt_logprobs(out, generation.choice(0).prompt_logprobs(), *sampling.params.prompt_logprobs, TokenText(*generation.spec().model->tokenizer, TokenSpelling::kText));
     else out.null();
     write_token_ids(out, "prompt_token_ids", sampling.return_token_ids ? &generation.prompt_of(0).tokens : nullptr);
     out.null_field("kv_transfer_params");
@@ -34,7 +34,7 @@ class ChatWire final : public Wire {
     return out.take();
   }
 
-  void chunk(std::string& events, const Generation& generation, std::size_t index, const Delta& delta, bool final) override {
+  void chunk(std::string& events, const Generation& generation, std::size_t index, const Delta& delta, Part part) override {
     if (!begun_[index]) {
       begun_[index] = true;
       write_opening(events, generation, index);
@@ -45,10 +45,10 @@ class ChatWire final : public Wire {
     out.field("index", index);
     out.key("delta");
     out.begin_object();
-    if (!delta.text.empty() || final) out.field("content", delta.text);
+    if (!delta.text.empty() || part == Part::kLast) out.field("content", delta.text);
     out.end_object();
     write_logprobs(out, spec, delta);
-    if (final) write_finish(out, generation.choice(index), true);
+    if (part == Part::kLast) write_finish(out, &generation.choice(index));
     else out.null_field("finish_reason");
     if (spec.sampling.return_token_ids) write_token_ids(out, "token_ids", &delta.tokens);
     out.end_object();
@@ -86,23 +86,24 @@ class ChatWire final : public Wire {
   // The role comes first and alone; with echo the last message's text follows it.
   static void write_opening(std::string& events, const Generation& generation, std::size_t index) {
     const GenerationSpec& spec = generation.spec();
-    write_opening_delta(events, generation, index, true, "");
-    if (spec.echo && !spec.prompts.front().text.empty()) write_opening_delta(events, generation, index, false, spec.prompts.front().text);
+    write_opening_delta(events, generation, index, Role::kShow, "");
+    if (spec.echo && !spec.prompts.front().text.empty()) write_opening_delta(events, generation, index, Role::kLeaveOut, spec.prompts.front().text);
   }
-  static void write_opening_delta(std::string& events, const Generation& generation, std::size_t index, bool with_role, const std::string& content) {
+  enum class Role : unsigned char { kLeaveOut, kShow };
+  static void write_opening_delta(std::string& events, const Generation& generation, std::size_t index, Role role, const std::string& content) {
     const GenerationSpec& spec = generation.spec();
     JsonOut out = begin_chunk(generation);
     out.begin_object();
     out.field("index", index);
     out.key("delta");
     out.begin_object();
-    if (with_role) out.field("role", spec.role);
+    if (role == Role::kShow) out.field("role", spec.role);
     out.field("content", content);
     out.end_object();
     out.null_field("logprobs");
     out.null_field("finish_reason");
     out.end_object();
-    if (with_role && spec.sampling.return_token_ids) {
+    if (role == Role::kShow && spec.sampling.return_token_ids) {
       out.end_array();
       write_token_ids(out, "prompt_token_ids", &spec.prompts.front().tokens);
       out.end_object();
@@ -115,7 +116,7 @@ class ChatWire final : public Wire {
   static void write_logprobs(JsonOut& out, const GenerationSpec& spec, const Delta& delta) {
     out.key("logprobs");
     if (!spec.sampling.params.logprobs) out.null();
-    else write_chat_logprobs(out, delta.logprobs, *spec.sampling.params.logprobs, TokenText(*spec.model->tokenizer, spec.sampling.tokens_as_ids));
+    else write_chat_logprobs(out, delta.logprobs, *spec.sampling.params.logprobs, TokenText(*spec.model->tokenizer, spec.sampling.spelling));
   }
 
   static void write_choice(JsonOut& out, const Generation& generation, std::size_t index, const Delta& delta) {
@@ -133,7 +134,7 @@ class ChatWire final : public Wire {
     out.null_field("reasoning_content");
     out.end_object();
     write_logprobs(out, spec, delta);
-    write_finish(out, generation.choice(index), true);
+    write_finish(out, &generation.choice(index));
     write_token_ids(out, "token_ids", spec.sampling.return_token_ids ? &delta.tokens : nullptr);
     out.end_object();
   }

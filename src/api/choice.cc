@@ -6,7 +6,7 @@
 namespace quire::api {
 Choice::Choice(const ChoiceSpec& spec, const std::vector<TokenId>& prompt)
     : spec_(spec),
-      detokenizer_(spec.tokenizer, prompt, spec.skip_special_tokens),
+      detokenizer_(spec.tokenizer, prompt, spec.special_tokens),
       matcher_(spec.stops, spec.include_stop ? StopMatcher::Keep::kInclude : StopMatcher::Keep::kExclude) {}
 
 Choice::After Choice::on_token(const engine::TokenEvent& event) {

@@ -18,7 +18,7 @@ struct ChoiceSpec {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::vector<std::string> stops;
   bool include_stop = false;          // stop strings and end tokens stay in the text
-  bool skip_special_tokens = true;
+  text::SpecialTokens special_tokens = text::SpecialTokens::kSkip;  // in the text
   std::int32_t min_tokens = 0;        // stop strings count from the token after these
   std::vector<TokenId> end_tokens;    // the engine ends at these
   bool discard_output = false;        // echo with max_tokens 0: the one token made is dropped

@@ -19,7 +19,7 @@ class CompletionWire final : public Wire {
     write_head(out, generation, "text_completion");
     out.key("choices");
     out.begin_array();
-    for (std::size_t i = 0; i < deltas.size(); ++i) write_choice(out, generation, i, deltas[i], true);
+    for (std::size_t i = 0; i < deltas.size(); ++i) write_choice(out, generation, i, deltas[i], Part::kLast);
     out.end_array();
     out.null_field("service_tier");
     out.null_field("system_fingerprint");
@@ -30,13 +30,13 @@ class CompletionWire final : public Wire {
     return out.take();
   }
 
-  void chunk(std::string& events, const Generation& generation, std::size_t index, const Delta& delta, bool final) override {
+  void chunk(std::string& events, const Generation& generation, std::size_t index, const Delta& delta, Part part) override {
     JsonOut out;
     out.begin_object();
     write_head(out, generation, "text_completion");
     out.key("choices");
     out.begin_array();
-    write_choice(out, generation, index, delta, final);
+    write_choice(out, generation, index, delta, part);
     out.end_array();
     out.key("usage");
     if (generation.spec().continuous_usage) generation.write_usage(out);
@@ -64,7 +64,7 @@ class CompletionWire final : public Wire {
     std::int64_t offset = 0;  // characters
   };
 
-  void write_choice(JsonOut& out, const Generation& generation, std::size_t index, const Delta& delta, bool final) {
+  void write_choice(JsonOut& out, const Generation& generation, std::size_t index, const Delta& delta, Part part) {
     const GenerationSpec& spec = generation.spec();
     const Choice& choice = generation.choice(index);
     const Prompt& prompt = generation.prompt_of(index);
@@ -77,11 +77,11 @@ class CompletionWire final : public Wire {
     out.key("logprobs");
     if (spec.sampling.params.logprobs) write_logprobs(out, generation, index, delta, first);
     else out.null();
-    write_finish(out, choice, final);
+    write_finish(out, part == Part::kLast ? &choice : nullptr);
     write_token_ids(out, "token_ids", spec.sampling.return_token_ids ? &delta.tokens : nullptr);
     out.key("prompt_logprobs");
     if (first && spec.sampling.show_prompt_logprobs)
-      write_prompt_logprobs(out, choice.prompt_logprobs(), *spec.sampling.params.prompt_logprobs, TokenText(*spec.model->tokenizer, false));
+      write_prompt_logprobs(out, choice.prompt_logprobs(), *spec.sampling.params.prompt_logprobs, TokenText(*spec.model->tokenizer, TokenSpelling::kText));
     else out.null();
     write_token_ids(out, "prompt_token_ids", first && spec.sampling.return_token_ids ? &prompt.tokens : nullptr);
     out.end_object();
@@ -98,7 +98,7 @@ class CompletionWire final : public Wire {
     }
     for (std::size_t t = 0; t < delta.tokens.size(); ++t)
       tokens.push_back({delta.tokens[t], t < delta.logprobs.size() ? &delta.logprobs[t] : nullptr});
-    write_completion_logprobs(out, tokens, *spec.sampling.params.logprobs, TokenText(*spec.model->tokenizer, spec.sampling.tokens_as_ids), places_[index].offset);
+    write_completion_logprobs(out, tokens, *spec.sampling.params.logprobs, TokenText(*spec.model->tokenizer, spec.sampling.spelling), places_[index].offset);
   }
 
   std::vector<Place> places_;

@@ -194,6 +194,12 @@ std::vector<std::string> read_strings(const json::object& request, std::string_v
   return out;
 }
 
+text::AddSpecialTokens read_add_special_tokens(const json::object& request, text::AddSpecialTokens absent) {
+  const auto asked = read_bool(request, "add_special_tokens");
+  if (!asked) return absent;
+  return *asked ? text::AddSpecialTokens::kYes : text::AddSpecialTokens::kNo;
+}
+
 std::string Place::text() const {
   std::string out(field);
   for (const auto& at : {index, inner})

@@ -12,6 +12,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "text/tokenizer.h"
 
 namespace quire::api {
 
@@ -80,6 +81,9 @@ struct Place {
 };
 // A token id below `vocab_size`. Errors name the place, the value and the range.
 [[nodiscard]] Result<TokenId> read_token_id(const boost::json::value& value, const Place& place, std::int32_t vocab_size);
+
+// The field add_special_tokens; `absent` where it is not given.
+[[nodiscard]] text::AddSpecialTokens read_add_special_tokens(const boost::json::object& request, text::AddSpecialTokens absent);
 
 // An integer in any JSON spelling (3, 3.0); nullopt for everything else, outside int64, and above 2^53 with a fraction or exponent.
 [[nodiscard]] std::optional<std::int64_t> as_integer(const boost::json::value& value);

@@ -18,7 +18,7 @@ ChoiceSpec choice_spec(const GenerationSpec& spec) {
   out.tokenizer = spec.model->tokenizer;
   out.stops = spec.sampling.stops;
   out.include_stop = spec.sampling.include_stop;
-  out.skip_special_tokens = spec.sampling.skip_special_tokens;
+  out.special_tokens = spec.sampling.special_tokens;
   out.min_tokens = spec.sampling.params.min_tokens;
   out.end_tokens = spec.sampling.params.eos_token_ids;
   out.end_tokens.insert(out.end_tokens.end(), spec.sampling.params.stop_token_ids.begin(), spec.sampling.params.stop_token_ids.end());
@@ -51,13 +51,18 @@ Status Generation::submit(Mailbox& mailbox) {
     request.samples = samples;
     request.prompt = spec_.prompts[i / n].tokens;
     request.sampling = spec_.sampling.params;
+    if (spec_.echo_only) {  // the one token is dropped, so it may be any, and no end token
+      request.sampling.ignore_eos = true;
+      request.sampling.stop_token_ids.clear();
+    }
+    request.end_known_by = end_known_by();
     request.sampling.seed += i % n;  // vLLM's children: seed, seed + 1, ...
     request.sampling.max_tokens = spec_.max_tokens[i / n];
     if (spec_.echo && request.sampling.logprobs && !request.sampling.prompt_logprobs) request.sampling.prompt_logprobs = request.sampling.logprobs;
     request.priority = spec_.sampling.priority;
     request.cache_namespace = spec_.cache_namespace;
     request.client_id = spec_.id + "-" + std::to_string(i);
-    auto id = spec_.model->engine->submit(std::move(request), spec_.sampling.seed_given, mailbox.queue_);
+    auto id = spec_.model->engine->submit(std::move(request), spec_.sampling.seed_given ? engine::SeedSource::kRequest : engine::SeedSource::kEngine, mailbox.queue_);
     if (!id.ok()) {
       cancel();
       return id.error();
@@ -67,6 +72,8 @@ Status Generation::submit(Mailbox& mailbox) {
   }
   return {};
 }
+
+Generation::EndKnownBy Generation::end_known_by() const { return spec_.sampling.stops.empty() || spec_.echo_only ? EndKnownBy::kEngine : EndKnownBy::kCaller; }
 
 void Generation::end_request(std::size_t index) {
   if (choices_[index].request.is_none()) return;
@@ -95,7 +102,12 @@ void Generation::on_event(std::size_t index, engine::RequestEvent event) {
     choice.on_prompt_logprobs(std::move(*prompt));
     return;
   }
-  choice.on_finish(std::get<engine::FinishEvent>(event));
+  const auto& finish = std::get<engine::FinishEvent>(event);
+  choice.on_finish(finish);
+  if (finish.reason == FinishReason::kLength && end_known_by() == EndKnownBy::kCaller) {
+    if (choice.finish_reason() == "stop") spec_.model->engine->finish(choices_[index].request);
+    else spec_.model->engine->settle(choices_[index].request);
+  }
   end_request(index);
   if (choice.error()) fail(*choice.error());
 }
@@ -117,7 +129,7 @@ void Generation::flush_chunk(std::size_t index) {
   const bool final = slot.choice->finished() && slot.request.is_none();
   if (!final && slot.choice->pending().text.empty()) return;  // tokens without text go out with the text they lead to
   slot.announced_finish = final;
-  wire_->chunk(events_, *this, index, slot.choice->take(), final);
+  wire_->chunk(events_, *this, index, slot.choice->take(), final ? Wire::Part::kLast : Wire::Part::kMore);
 }
 
 void Generation::flush_all() {

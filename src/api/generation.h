@@ -1,5 +1,5 @@
 // One /v1/completions or /v1/chat/completions request from admission to its last byte: submits its sequences, joins their
-// events into choices, and writes the answer whole or as server-sent events. Made on the tokenising pool, then owned by one
+// events into choices, and writes the answer whole or as server-sent events. Made on the pool for requests, then owned by one
 // session and used on that session's io thread only. Destroying it cancels what still runs. Knows no sockets.
 #pragma once
 #include <cstdint>
@@ -80,6 +80,8 @@ class Generation {
     RequestId request;           // none() when it has no events to come
     bool announced_finish = false;
   };
+  using EndKnownBy = engine::GenerateRequest::EndKnownBy;
+  [[nodiscard]] EndKnownBy end_known_by() const;
   void on_event(std::size_t index, engine::RequestEvent event);
   void flush_chunk(std::size_t index);
   void flush_all();

@@ -47,8 +47,8 @@ void write_chat_token(JsonOut& out, const std::string& token, float logprob) {
 }  // namespace
 
 std::string TokenText::operator()(TokenId token) const {
-  if (as_ids_) return "token_id:" + std::to_string(token);
-  auto decoded = tokenizer_.decode(std::span(&token, 1), false);
+  if (spelling_ == TokenSpelling::kId) return "token_id:" + std::to_string(token);
+  auto decoded = tokenizer_.decode(std::span(&token, 1), text::SpecialTokens::kKeep);
   // Ids that the model has and the tokenizer lacks (padded vocabularies) decode to nothing.
   return decoded.ok() ? std::move(decoded).value() : std::string();
 }

@@ -14,14 +14,16 @@
 namespace quire::api {
 
 // How a token is written: decoded alone (incomplete UTF-8 shows U+FFFD), or "token_id:N".
+enum class TokenSpelling : unsigned char { kText, kId };
+
 class TokenText {
  public:
-  TokenText(const text::Tokenizer& tokenizer, bool as_ids) : tokenizer_(tokenizer), as_ids_(as_ids) {}
+  TokenText(const text::Tokenizer& tokenizer, TokenSpelling spelling) : tokenizer_(tokenizer), spelling_(spelling) {}
   [[nodiscard]] std::string operator()(TokenId token) const;
 
  private:
   const text::Tokenizer& tokenizer_;
-  bool as_ids_;
+  TokenSpelling spelling_;
 };
 
 // The value that is printed: at least -9999, also for minus infinity and NaN, which JSON has no word for.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/json/value.hpp>
+#include <optional>
 #include <utility>
 
 #include "api/prompts.h"
@@ -18,10 +19,10 @@ namespace {
 namespace json = boost::json;
 
 // The base of the response id: the header's, the body's, or 32 random hex digits.
-Result<std::string> base_id(const json::object& request, const Call& call) {
+Result<std::string> base_id(const GenerationInput& input) {
   constexpr std::size_t kMost = 128;
-  const bool from_header = !call.request_id.empty();
-  const std::string id = from_header ? call.request_id : read_string(request, "request_id").value_or("");
+  const bool from_header = !input.request_id.empty();
+  const std::string id = from_header ? input.request_id : read_string(input.request, "request_id").value_or("");
   if (id.empty()) return random_hex();
   const char* field = from_header ? "X-Request-Id" : "request_id";
   if (id.size() > kMost || !std::ranges::all_of(id, [](char c) { return c > ' ' && c < 127; }))
@@ -29,12 +30,12 @@ Result<std::string> base_id(const json::object& request, const Call& call) {
   return id;
 }
 
-Result<std::string> cache_namespace(const json::object& request, const Call& call) {
+Result<std::string> cache_namespace(const GenerationInput& input) {
   constexpr std::size_t kMost = 1024;
-  const auto salt = read_string(request, "cache_salt");
+  const auto salt = read_string(input.request, "cache_salt");
   if (salt && (salt->empty() || salt->size() > kMost)) return invalid("cache_salt: it must have 1 to " + std::to_string(kMost) + " bytes", "cache_salt");
   // The credential is part of it, so that no tenant reaches another's blocks by guessing a salt.
-  return call.credential + "/" + salt.value_or("");
+  return input.credential + "/" + salt.value_or("");
 }
 
 Status check_response_format(const json::object& request) {
@@ -87,10 +88,10 @@ Result<GenerationSpec> read_shared(const GenerationInput& input, Endpoint endpoi
   auto sampling = read_sampling(input.request, endpoint, *input.model, input.settings);
   if (!sampling.ok()) return sampling.error();
   spec.sampling = std::move(sampling).value();
-  auto base = base_id(input.request, input.call);
+  auto base = base_id(input);
   if (!base.ok()) return base.error();
   spec.id = (endpoint == Endpoint::kChat ? "chatcmpl-" : "cmpl-") + base.value();
-  auto tenant = cache_namespace(input.request, input.call);
+  auto tenant = cache_namespace(input);
   if (!tenant.ok()) return tenant.error();
   spec.cache_namespace = std::move(tenant).value();
   return spec;
@@ -112,6 +113,125 @@ Status fit_prompts(const GenerationInput& input, GenerationSpec& spec) {
     return error;
   }
   return {};
+}
+
+// What both endpoints share on the way from a request to its Generation.
+class GenerationWork : public TextWork {
+ public:
+  // Everything that needs no text.
+  [[nodiscard]] virtual Status open() = 0;
+  [[nodiscard]] bool has_text() const { return has_words_ || has_prompt_text(); }
+  [[nodiscard]] Result<std::unique_ptr<Generation>> finish();
+
+ protected:
+  GenerationWork(GenerationInput input, Endpoint endpoint) : input_(std::move(input)), endpoint_(endpoint) {}
+  [[nodiscard]] Status open_shared();
+  [[nodiscard]] virtual bool has_prompt_text() const = 0;
+  [[nodiscard]] virtual Status read_prompt_text() = 0;
+  [[nodiscard]] virtual Status finish_prompts() = 0;  // into spec_
+
+  GenerationInput input_;
+  const Endpoint endpoint_;
+  GenerationSpec spec_;
+
+ private:
+  [[nodiscard]] std::optional<Answer> next() final;
+  [[nodiscard]] Status read_piece();
+  bool has_words_ = false;  // bad words that are not token ids yet
+};
+
+Status GenerationWork::open_shared() {
+  auto spec = read_shared(input_, endpoint_);
+  if (!spec.ok()) return spec.error();
+  spec_ = std::move(spec).value();
+  has_words_ = find_field(input_.request, "bad_words") != nullptr;
+  return has_words_ ? Status() : finish_sampling(input_.request, *input_.model, spec_.sampling);
+}
+
+Status GenerationWork::read_piece() {
+  if (!has_words_) return read_prompt_text();
+  has_words_ = false;
+  return finish_sampling(input_.request, *input_.model, spec_.sampling);
+}
+
+std::optional<Answer> GenerationWork::next() {
+  if (const Status read = read_piece(); !read.ok()) return error_reply(read.error());
+  if (has_text()) return std::nullopt;
+  auto generation = finish();
+  if (!generation.ok()) return error_reply(generation.error());
+  return std::move(generation).value();
+}
+
+Result<std::unique_ptr<Generation>> GenerationWork::finish() {
+  QUIRE_RETURN_IF_ERROR(finish_prompts());
+  QUIRE_RETURN_IF_ERROR(fit_prompts(input_, spec_));
+  return std::make_unique<Generation>(endpoint_ == Endpoint::kChat ? Generation::Kind::kChat : Generation::Kind::kCompletion, std::move(spec_));
+}
+
+class CompletionWork final : public GenerationWork {
+ public:
+  explicit CompletionWork(GenerationInput input) : GenerationWork(std::move(input), Endpoint::kCompletions) {}
+  Status open() override;
+
+ private:
+  bool has_prompt_text() const override { return reader_->has_text(); }
+  Status read_prompt_text() override { return reader_->read_text(); }
+  Status finish_prompts() override;
+  std::optional<PromptReader> reader_;
+};
+
+Status CompletionWork::open() {
+  QUIRE_RETURN_IF_ERROR(open_shared());
+  spec_.echo_only = spec_.sampling.max_tokens == 0;
+  auto reader = PromptReader::open(input_.request, *input_.model, sequence_limit(input_, spec_), spec_.echo ? PromptText::kKeep : PromptText::kDrop);
+  if (!reader.ok()) return reader.error();
+  reader_ = std::move(reader).value();
+  return {};
+}
+
+Status CompletionWork::finish_prompts() {
+  spec_.prompts = reader_->take();
+  return {};
+}
+
+class ChatWork final : public GenerationWork {
+ public:
+  explicit ChatWork(GenerationInput input) : GenerationWork(std::move(input), Endpoint::kChat) {}
+  Status open() override;
+
+ private:
+  bool has_prompt_text() const override { return !chat_.has_value(); }
+  Status read_prompt_text() override;
+  Status finish_prompts() override;
+  std::optional<ChatPrompt> chat_;
+};
+
+Status ChatWork::open() {
+  QUIRE_RETURN_IF_ERROR(open_shared());
+  return sequence_limit(input_, spec_).check(1);
+}
+
+Status ChatWork::read_prompt_text() {
+  auto chat = read_messages(input_.request, *input_.model, input_.settings);
+  if (!chat.ok()) return chat.error();
+  chat_ = std::move(chat).value();
+  return {};
+}
+
+Status ChatWork::finish_prompts() {
+  QUIRE_RETURN_IF_ERROR(truncate_prompt(input_.request, *input_.model, chat_->tokens));
+  if (chat_->tokens.empty()) return invalid("messages: the template gives an empty prompt", "messages");
+  spec_.role = chat_->role;
+  spec_.prompts.push_back(Prompt{std::move(chat_->tokens), spec_.echo ? std::move(chat_->last_content) : std::string()});
+  return {};
+}
+
+Result<Opening> open_work(std::unique_ptr<GenerationWork> work) {
+  QUIRE_RETURN_IF_ERROR(work->open());
+  if (work->has_text()) return Opening(std::unique_ptr<TextWork>(std::move(work)));
+  auto generation = work->finish();
+  if (!generation.ok()) return generation.error();
+  return Opening(std::move(generation).value());
 }
 
 }  // namespace
@@ -141,29 +261,7 @@ Result<std::string> served_name(const json::object& request, const config::ApiSe
   return Error{ErrorCode::kNotFound, "The model `" + cut + "` does not exist." + did_you_mean(cut, names), "model"};
 }
 
-Result<std::unique_ptr<Generation>> make_completion(const GenerationInput& input) {
-  auto spec = read_shared(input, Endpoint::kCompletions);
-  if (!spec.ok()) return spec.error();
-  spec->echo_only = spec->sampling.max_tokens == 0;
-  auto prompts = read_prompts(input.request, *input.model, sequence_limit(input, spec.value()), spec->echo ? PromptText::kKeep : PromptText::kDrop);
-  if (!prompts.ok()) return prompts.error();
-  spec->prompts = std::move(prompts).value();
-  QUIRE_RETURN_IF_ERROR(fit_prompts(input, spec.value()));
-  return std::make_unique<Generation>(Generation::Kind::kCompletion, std::move(spec).value());
-}
-
-Result<std::unique_ptr<Generation>> make_chat(const GenerationInput& input) {
-  auto spec = read_shared(input, Endpoint::kChat);
-  if (!spec.ok()) return spec.error();
-  QUIRE_RETURN_IF_ERROR(sequence_limit(input, spec.value()).check(1));
-  auto chat = read_messages(input.request, *input.model, input.settings);
-  if (!chat.ok()) return chat.error();
-  QUIRE_RETURN_IF_ERROR(truncate_prompt(input.request, *input.model, chat->tokens));
-  if (chat->tokens.empty()) return invalid("messages: the template gives an empty prompt", "messages");
-  spec->role = chat->role;
-  spec->prompts.push_back(Prompt{std::move(chat->tokens), spec->echo ? std::move(chat->last_content) : std::string()});
-  QUIRE_RETURN_IF_ERROR(fit_prompts(input, spec.value()));
-  return std::make_unique<Generation>(Generation::Kind::kChat, std::move(spec).value());
-}
+Result<Opening> open_completion(GenerationInput input) { return open_work(std::make_unique<CompletionWork>(std::move(input))); }
+Result<Opening> open_chat(GenerationInput input) { return open_work(std::make_unique<ChatWork>(std::move(input))); }
 
 }  // namespace quire::api

@@ -1,11 +1,11 @@
-// From a body to a Generation: parsing, checking, tokenising. Pure and slow; runs on the tokenising pool.
+// From a body to a Generation: parsing and checking first, then the texts, piece by piece. Pure; knows no threads.
 #pragma once
 #include <boost/json/object.hpp>
 #include <memory>
 #include <string>
 
 #include "api/fields.h"
-#include "api/generation.h"
+#include "api/text_work.h"
 #include "base/result.h"
 
 namespace quire::api {
@@ -19,13 +19,14 @@ struct Call;
 [[nodiscard]] Result<std::string> served_name(const boost::json::object& request, const config::ApiSettings& settings);
 
 struct GenerationInput {
-  const boost::json::object& request;
-  const Call& call;
-  const std::shared_ptr<const Model>& model;
-  const config::ApiSettings& settings;
+  boost::json::object request;
+  std::string request_id, credential;  // of the call
+  std::shared_ptr<const Model> model;
+  const config::ApiSettings& settings;  // outlives what comes of this
   std::int64_t now_unix = 0;
 };
-[[nodiscard]] Result<std::unique_ptr<Generation>> make_completion(const GenerationInput& input);
-[[nodiscard]] Result<std::unique_ptr<Generation>> make_chat(const GenerationInput& input);
+// A Generation when every prompt is token ids and no list holds words; else the work that leads to one.
+[[nodiscard]] Result<Opening> open_completion(GenerationInput input);
+[[nodiscard]] Result<Opening> open_chat(GenerationInput input);
 
 }  // namespace quire::api

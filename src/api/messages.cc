@@ -159,7 +159,7 @@ Result<ChatPrompt> read_messages(const json::object& request, const Model& model
   input.documents_json = list_json(request, "documents");
   input.kwargs_json = std::move(kwargs).value();
   input.allow_control_tokens_in_content = settings.allow_control_tokens_in_content;
-  auto rendered = model.chat_template->render(input, read_bool(request, "add_special_tokens").value_or(false));
+  auto rendered = model.chat_template->render(input, read_add_special_tokens(request, text::AddSpecialTokens::kNo));
   if (!rendered.ok()) return rendered.error();
   ChatPrompt prompt;
   prompt.tokens = std::move(rendered.value().tokens);

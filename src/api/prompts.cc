@@ -13,60 +13,8 @@ namespace {
 
 namespace json = boost::json;
 
-bool is_list_of_lists(const json::array& list) { return !list.empty() && list.front().is_array(); }
-bool is_list_of_text(const json::array& list) { return !list.empty() && list.front().is_string(); }
-
-// Texts of one request are tokenised one after another on one thread; together they must not keep it from others for long.
+// The texts of one request are read by one thread after another, and all of them stay in memory until the last is.
 constexpr std::size_t kMaxTextBytes = 4u << 20;
-
-// One /v1/completions request's prompts. `item` is the place in a list of prompts.
-struct Reader {
-  const json::object& request;
-  const Model& model;
-  PromptText keep;
-
-  [[nodiscard]] Result<Prompt> of_ids(const json::array& list, std::optional<std::size_t> item) const;
-  [[nodiscard]] Result<Prompt> of_text(std::string text) const;
-  [[nodiscard]] Result<Prompt> read(const json::value& value, std::optional<std::size_t> item) const;
-};
-
-Result<Prompt> Reader::of_ids(const json::array& list, std::optional<std::size_t> item) const {
-  Prompt prompt;
-  prompt.tokens.reserve(list.size());
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const auto id = read_token_id(list[i], item ? Place{"prompt", item, i} : Place{"prompt", i}, model.vocab_size);
-    if (!id.ok()) return id.error();
-    prompt.tokens.push_back(id.value());
-  }
-  QUIRE_RETURN_IF_ERROR(truncate_prompt(request, model, prompt.tokens));
-  if (keep == PromptText::kKeep && prompt.tokens.size() < static_cast<std::size_t>(model.max_model_len)) {
-    auto text = model.tokenizer->decode(prompt.tokens, false);
-    if (!text.ok()) return text.error();
-    prompt.text = std::move(text).value();
-  }
-  return prompt;
-}
-
-Result<Prompt> Reader::of_text(std::string text) const {
-  auto tokens = encode_bounded(text, read_bool(request, "add_special_tokens").value_or(true), model);
-  if (!tokens.ok()) return tokens.error();
-  Prompt prompt;
-  prompt.tokens = std::move(tokens).value();
-  QUIRE_RETURN_IF_ERROR(truncate_prompt(request, model, prompt.tokens));
-  if (keep == PromptText::kKeep) prompt.text = std::move(text);
-  return prompt;
-}
-
-Result<Prompt> Reader::read(const json::value& value, std::optional<std::size_t> item) const {
-  const std::string where = Place{"prompt", item}.text();
-  auto prompt = value.is_array() ? of_ids(value.get_array(), item) : of_text(std::string(std::string_view(value.get_string())));
-  if (!prompt.ok()) return prompt.error();
-  if (prompt->tokens.empty()) return invalid(where + ": it is empty; at least one token is needed", "prompt");
-  for (const TokenId id : prompt->tokens)
-    if (id < 0 || id >= model.vocab_size)
-      return invalid(where + ": the tokenizer gives token id " + std::to_string(id) + ", which the model's vocabulary of " + std::to_string(model.vocab_size) + " lacks", "prompt");
-  return prompt;
-}
 
 // What can be said about a list of prompts before any of them is read.
 Status check_list(const json::array& list, const SequenceLimit& limit) {
@@ -84,14 +32,14 @@ Status check_list(const json::array& list, const SequenceLimit& limit) {
 
 }  // namespace
 
-Result<std::vector<TokenId>> encode_bounded(const std::string& text, bool add_special_tokens, const Model& model) {
+Result<std::vector<TokenId>> encode_bounded(const std::string& text, text::AddSpecialTokens add, const Model& model) {
   // A normaliser may shorten text a little (accents, runs of spaces); 4 covers every one in use.
   constexpr std::size_t kShrink = 4;
   const std::size_t most = kShrink * model.tokenizer->facts().max_token_bytes * static_cast<std::size_t>(model.max_model_len);
   if (text.size() > most)
     return invalid("This model's maximum context length is " + std::to_string(model.max_model_len) + " tokens; a prompt of " + std::to_string(text.size()) +
                        " bytes cannot fit (at most " + std::to_string(most) + " bytes are tokenised)", "input_tokens");
-  return model.tokenizer->encode(text, add_special_tokens);
+  return model.tokenizer->encode(text, add);
 }
 
 Status truncate_prompt(const json::object& request, const Model& model, std::vector<TokenId>& tokens) {
@@ -119,23 +67,62 @@ Status SequenceLimit::check(std::size_t num_prompts) const {
                  by_n ? "n" : "prompt");
 }
 
-Result<std::vector<Prompt>> read_prompts(const json::object& request, const Model& model, const SequenceLimit& limit, PromptText keep) {
+Result<PromptReader> PromptReader::open(const json::object& request, const Model& model, const SequenceLimit& limit, PromptText keep) {
   constexpr const char* kForms = "a string, a list of strings, a list of ids or a list of lists of ids";
   const json::value* field = find_field(request, "prompt");
   if (field == nullptr) return invalid(std::string("prompt: it is missing; a prompt is ") + kForms, "prompt");
   if (!field->is_string() && !field->is_array()) return invalid("prompt: " + shown(*field) + " is not " + kForms, "prompt");
-  const Reader reader{request, model, keep};
-  std::vector<Prompt> prompts;
-  const bool many = field->is_array() && (is_list_of_lists(field->get_array()) || is_list_of_text(field->get_array()));
-  if (many) QUIRE_RETURN_IF_ERROR(check_list(field->get_array(), limit));
-  else QUIRE_RETURN_IF_ERROR(limit.check(1));
-  const std::size_t count = many ? field->get_array().size() : 1;
-  for (std::size_t i = 0; i < count; ++i) {
-    auto prompt = many ? reader.read(field->get_array()[i], i) : reader.read(*field, std::nullopt);
-    if (!prompt.ok()) return prompt.error();
-    prompts.push_back(std::move(prompt).value());
+  PromptReader reader(request, model, keep);
+  const json::array* list = field->if_array();
+  reader.is_list_ = list != nullptr && !list->empty() && (list->front().is_array() || list->front().is_string());
+  if (!reader.is_list_) {
+    QUIRE_RETURN_IF_ERROR(limit.check(1));
+    if (list != nullptr) QUIRE_RETURN_IF_ERROR(reader.read_ids(*list, std::nullopt));
+    return reader;
   }
-  return prompts;
+  QUIRE_RETURN_IF_ERROR(check_list(*list, limit));
+  reader.num_prompts_ = list->size();
+  for (std::size_t i = 0; i < list->size() && (*list)[i].is_array(); ++i) QUIRE_RETURN_IF_ERROR(reader.read_ids((*list)[i].get_array(), i));
+  return reader;
+}
+
+Status PromptReader::read_ids(const json::array& list, std::optional<std::size_t> item) {
+  Prompt prompt;
+  prompt.tokens.reserve(list.size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const auto id = read_token_id(list[i], item ? Place{"prompt", item, i} : Place{"prompt", i}, model_->vocab_size);
+    if (!id.ok()) return id.error();
+    prompt.tokens.push_back(id.value());
+  }
+  QUIRE_RETURN_IF_ERROR(truncate_prompt(*request_, *model_, prompt.tokens));
+  if (keep_ == PromptText::kKeep && prompt.tokens.size() < static_cast<std::size_t>(model_->max_model_len)) {
+    auto text = model_->tokenizer->decode(prompt.tokens, text::SpecialTokens::kKeep);
+    if (!text.ok()) return text.error();
+    prompt.text = std::move(text).value();
+  }
+  return add(std::move(prompt));
+}
+
+Status PromptReader::read_text() {
+  const json::value& field = request_->at("prompt");
+  std::string text(std::string_view((is_list_ ? field.get_array()[prompts_.size()] : field).get_string()));
+  auto tokens = encode_bounded(text, read_add_special_tokens(*request_, text::AddSpecialTokens::kYes), *model_);
+  if (!tokens.ok()) return tokens.error();
+  Prompt prompt;
+  prompt.tokens = std::move(tokens).value();
+  QUIRE_RETURN_IF_ERROR(truncate_prompt(*request_, *model_, prompt.tokens));
+  if (keep_ == PromptText::kKeep) prompt.text = std::move(text);
+  return add(std::move(prompt));
+}
+
+Status PromptReader::add(Prompt prompt) {
+  const std::string where = (is_list_ ? Place{"prompt", prompts_.size()} : Place{"prompt"}).text();
+  if (prompt.tokens.empty()) return invalid(where + ": it is empty; at least one token is needed", "prompt");
+  for (const TokenId id : prompt.tokens)
+    if (id < 0 || id >= model_->vocab_size)
+      return invalid(where + ": the tokenizer gives token id " + std::to_string(id) + ", which the model's vocabulary of " + std::to_string(model_->vocab_size) + " lacks", "prompt");
+  prompts_.push_back(std::move(prompt));
+  return {};
 }
 
 }  // namespace quire::api

@@ -1,16 +1,20 @@
 // The prompt of a request in any of its four forms, and chat messages, as token ids with the text they stand for. Pure; slow
-// for long input: runs on the tokenising pool.
+// where text is read.
 #pragma once
+#include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/model.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "config/resolved.h"
+#include "text/tokenizer.h"
 
 namespace quire::api {
 
@@ -29,8 +33,27 @@ struct SequenceLimit {
   [[nodiscard]] Status check(std::size_t num_prompts) const;
 };
 
-// /v1/completions: str | [str] | [int] | [[int]]. `request` has passed check_fields.
-[[nodiscard]] Result<std::vector<Prompt>> read_prompts(const boost::json::object& request, const Model& model, const SequenceLimit& limit, PromptText keep);
+// /v1/completions: str | [str] | [int] | [[int]], each text read when its caller has time for it.
+class PromptReader {
+ public:
+  // Checks the form and the counts, and reads prompts of ids. `request` has passed check_fields; it and `model` outlive the reader.
+  [[nodiscard]] static Result<PromptReader> open(const boost::json::object& request, const Model& model, const SequenceLimit& limit, PromptText keep);
+  [[nodiscard]] bool has_text() const { return prompts_.size() < num_prompts_; }
+  [[nodiscard]] Status read_text();  // of the next prompt
+  [[nodiscard]] std::vector<Prompt> take() { return std::move(prompts_); }
+
+ private:
+  PromptReader(const boost::json::object& request, const Model& model, PromptText keep) : request_(&request), model_(&model), keep_(keep) {}
+  [[nodiscard]] Status read_ids(const boost::json::array& list, std::optional<std::size_t> item);
+  [[nodiscard]] Status add(Prompt prompt);
+
+  const boost::json::object* request_;
+  const Model* model_;
+  PromptText keep_;
+  bool is_list_ = false;  // of prompts
+  std::size_t num_prompts_ = 1;
+  std::vector<Prompt> prompts_;  // read so far
+};
 
 struct ChatPrompt {
   std::vector<TokenId> tokens;
@@ -45,6 +68,6 @@ struct ChatPrompt {
 [[nodiscard]] Status truncate_prompt(const boost::json::object& request, const Model& model, std::vector<TokenId>& tokens);
 
 // Encodes text, refusing what cannot fit the context whatever its tokens are, before the tokenizer sees it.
-[[nodiscard]] Result<std::vector<TokenId>> encode_bounded(const std::string& text, bool add_special_tokens, const Model& model);
+[[nodiscard]] Result<std::vector<TokenId>> encode_bounded(const std::string& text, text::AddSpecialTokens add, const Model& model);
 
 }  // namespace quire::api

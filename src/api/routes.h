@@ -15,7 +15,7 @@ struct Route {
   unsigned methods = 0;  // Method bits
   Action action = Action::kHealth;
   bool open = false;     // answers without a key
-  // A body is read and worked on: on the tokenising pool, never on an io thread.
+  // A body is read and worked on: on the pool for requests, never on an io thread.
   [[nodiscard]] bool slow() const { return (methods & kPost) != 0 && action != Action::kHealth; }
 };
 

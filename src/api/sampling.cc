@@ -118,18 +118,7 @@ Status read_lists(const json::object& request, const Model& model, const config:
   params.allowed_token_ids = std::move(allowed).value();
   params.ignore_eos = read_bool(request, "ignore_eos").value_or(false);
   add_end_tokens(model, settings, params);
-  QUIRE_RETURN_IF_ERROR(read_logit_bias(request, model, params));
-  auto bad = map_bad_words(request, model);
-  if (!bad.ok()) return bad.error();
-  params.bad_words = std::move(bad).value();
-  const std::size_t entries = sampling_list_entries(params);
-  if (entries <= static_cast<std::size_t>(kMaxSamplingListEntries)) return {};
-  for (const char* field : {"bad_words", "logit_bias", "allowed_token_ids", "stop_token_ids"})
-    if (find_field(request, field) != nullptr)
-      return invalid(std::string(field) + ": logit_bias, allowed_token_ids, stop_token_ids and bad_words together take " + std::to_string(entries) +
-                         " entries (two for a bias, one for an id, a bad word's tokens and one); the limit is " + std::to_string(kMaxSamplingListEntries),
-                     field);
-  return invalid("the model's end tokens take " + std::to_string(entries) + " entries; the limit is " + std::to_string(kMaxSamplingListEntries));
+  return read_logit_bias(request, model, params);
 }
 
 std::optional<std::int32_t> top_count(std::optional<std::int64_t> asked, const Model& model) {
@@ -172,6 +161,50 @@ Status read_lengths(const json::object& request, Endpoint endpoint, SamplingRequ
   return {};
 }
 
+Status check_list_entries(const json::object& request, const SamplingParams& params) {
+  const std::size_t entries = sampling_list_entries(params);
+  if (entries <= static_cast<std::size_t>(kMaxSamplingListEntries)) return {};
+  for (const char* field : {"bad_words", "logit_bias", "allowed_token_ids", "stop_token_ids"})
+    if (find_field(request, field) != nullptr)
+      return invalid(std::string(field) + ": logit_bias, allowed_token_ids, stop_token_ids and bad_words together take " + std::to_string(entries) +
+                         " entries (two for a bias, one for an id, a bad word's tokens and one); the limit is " + std::to_string(kMaxSamplingListEntries),
+                     field);
+  return invalid("the model's end tokens take " + std::to_string(entries) + " entries; the limit is " + std::to_string(kMaxSamplingListEntries));
+}
+
+// At the first output: a bad word of one token is always masked, end tokens are while min_tokens is not reached. (What longer bad words
+// mask depends on the answer; the runner sees that, and ends the request alone.) A bias masks nothing.
+Status check_a_token_is_left(const Model& model, const SamplingParams& params) {
+  std::vector<TokenId> words, ends;
+  for (const auto& word : params.bad_words)
+    if (word.size() == 1) words.push_back(word.front());
+  if (params.min_tokens > 0) {
+    ends = params.eos_token_ids;
+    ends.insert(ends.end(), params.stop_token_ids.begin(), params.stop_token_ids.end());
+  }
+  const std::vector<TokenId>& allowed = params.allowed_token_ids;
+  const std::size_t candidates = allowed.empty() ? static_cast<std::size_t>(model.vocab_size) : allowed.size();
+  if (words.size() + ends.size() < candidates) return {};
+  std::ranges::sort(words);
+  std::ranges::sort(ends);
+  bool words_mask = false, ends_mask = false;
+  for (std::size_t i = 0; i < candidates; ++i) {
+    const TokenId id = allowed.empty() ? static_cast<TokenId>(i) : allowed[i];
+    if (std::ranges::binary_search(words, id)) words_mask = true;
+    else if (std::ranges::binary_search(ends, id)) ends_mask = true;
+    else return {};
+  }
+  std::vector<std::string> fields;
+  if (!allowed.empty()) fields.emplace_back("allowed_token_ids");
+  if (words_mask) fields.emplace_back("bad_words");
+  if (ends_mask) fields.emplace_back("min_tokens");
+  std::string text = fields.front();
+  for (std::size_t i = 1; i < fields.size(); ++i) text += (i + 1 == fields.size() ? " and " : ", ") + fields[i];
+  text += fields.size() > 1 ? " together leave no token to choose" : " leaves no token to choose";
+  if (ends_mask) text += "; end tokens (the model's and stop_token_ids) cannot be chosen before min_tokens: " + std::to_string(params.min_tokens) + " outputs";
+  return invalid(text, fields.front());
+}
+
 }  // namespace
 
 Result<SamplingRequest> read_sampling(const json::object& request, Endpoint endpoint, const Model& model, const config::ApiSettings& settings) {
@@ -187,13 +220,21 @@ Result<SamplingRequest> read_sampling(const json::object& request, Endpoint endp
   QUIRE_RETURN_IF_ERROR(read_stops(request, out));
   QUIRE_RETURN_IF_ERROR(read_lists(request, model, settings, out.params));
   QUIRE_RETURN_IF_ERROR(read_logprobs(request, endpoint, model, out));
-  out.skip_special_tokens = read_bool(request, "skip_special_tokens").value_or(true);
-  out.tokens_as_ids = read_bool(request, "return_tokens_as_token_ids").value_or(settings.return_tokens_as_token_ids);
+  if (!read_bool(request, "skip_special_tokens").value_or(true)) out.special_tokens = text::SpecialTokens::kKeep;
+  if (read_bool(request, "return_tokens_as_token_ids").value_or(settings.return_tokens_as_token_ids)) out.spelling = TokenSpelling::kId;
   out.return_token_ids = read_bool(request, "return_token_ids").value_or(false);
   out.priority = static_cast<std::int32_t>(read_integer(request, "priority").value_or(0));
   if (out.priority != 0 && !model.priority_scheduling)
     return invalid("priority: " + std::to_string(out.priority) + " needs a server with --scheduling-policy priority", "priority");
   return out;
+}
+
+Status finish_sampling(const json::object& request, const Model& model, SamplingRequest& out) {
+  auto words = map_bad_words(request, model);
+  if (!words.ok()) return words.error();
+  out.params.bad_words = std::move(words).value();
+  QUIRE_RETURN_IF_ERROR(check_list_entries(request, out.params));
+  return check_a_token_is_left(model, out.params);
 }
 
 Result<std::int32_t> fit_max_tokens(const SamplingRequest& sampling, std::int64_t num_prompt_tokens, const Model& model, const config::ApiSettings& settings) {
@@ -231,9 +272,9 @@ Result<std::vector<std::vector<TokenId>>> map_bad_words(const json::object& requ
     const std::size_t start = word.find_first_not_of(" \t\r\n");
     if (start == std::string::npos) return invalid(where + ": the entry is empty", "bad_words");
     const std::string bare = word.substr(start);
-    auto plain = model.tokenizer->encode(bare, false);
+    auto plain = model.tokenizer->encode(bare, text::AddSpecialTokens::kNo);
     if (!plain.ok()) return plain.error();
-    auto spaced = model.tokenizer->encode(" " + bare, false);
+    auto spaced = model.tokenizer->encode(" " + bare, text::AddSpecialTokens::kNo);
     if (!spaced.ok()) return spaced.error();
     const bool other_word = !spaced.value().empty() && !plain.value().empty() && spaced.value().front() != plain.value().front() &&
                             spaced.value().size() == plain.value().size();

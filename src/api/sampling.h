@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/fields.h"
+#include "api/logprobs.h"
 #include "api/model.h"
 #include "base/result.h"
 #include "config/resolved.h"
@@ -15,7 +16,7 @@
 
 namespace quire::api {
 
-// Everything but max_tokens is final; fit_max_tokens settles that for one prompt's length.
+// max_tokens is settled by fit_max_tokens, for one prompt's length; bad words come with finish_sampling.
 struct SamplingRequest {
   SamplingParams params;
   bool seed_given = false;
@@ -24,16 +25,20 @@ struct SamplingRequest {
   std::string_view max_tokens_field = "max_tokens";  // the request's name for it
   std::vector<std::string> stops;
   bool include_stop = false;
-  bool skip_special_tokens = true;
-  bool tokens_as_ids = false;                // "token_id:N" instead of text in log-probabilities
+  text::SpecialTokens special_tokens = text::SpecialTokens::kSkip;
+  TokenSpelling spelling = TokenSpelling::kText;  // of tokens in log-probabilities
   bool return_token_ids = false;
   bool show_prompt_logprobs = false;         // the request's own prompt_logprobs
   std::int32_t priority = 0;
 };
 
-// `request` has passed check_fields.
+// `request` has passed check_fields. Everything that needs no text.
 [[nodiscard]] Result<SamplingRequest> read_sampling(const boost::json::object& request, Endpoint endpoint, const Model& model,
                                                     const config::ApiSettings& settings);
+
+// The rest: bad words become tokens (slow where there are some), and what all lists come to together is checked: their size, and that
+// they leave a token to choose as far as can be told before the first one.
+[[nodiscard]] Status finish_sampling(const boost::json::object& request, const Model& model, SamplingRequest& out);
 
 // max_tokens for a prompt of `num_prompt_tokens`: what was asked, else the rest of the context, bounded by generation_config's
 // max_new_tokens. Errors when prompt and output do not fit; param: "input_tokens" where a shorter input would, else the length's field.

@@ -18,7 +18,9 @@ namespace {
 
 std::int64_t unix_now() { return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-Answer to_answer(Result<Reply> result) {
+// A Reply's or an Opening's result.
+template <class T>
+Opening to_opening(Result<T> result) {
   if (!result.ok()) return error_reply(result.error());
   return std::move(result).value();
 }
@@ -60,12 +62,11 @@ std::shared_ptr<const Model> Service::model() const {
 
 void Service::set_draining() { draining_ = true; }
 
-Answer Service::handle(const Call& call) const {
+Opening Service::open(const Call& call) const {
   try {
     return dispatch(call);
-  } catch (const std::exception& e) {  // the JSON library and allocation throw; nothing may reach an io thread
-    QUIRE_LOG_ERROR("{}: {}", call.route->path, e.what());
-    return error_reply(Error{ErrorCode::kInternal, std::string("internal error: ") + e.what(), {}});
+  } catch (const std::exception& e) {
+    return exception_reply(e);
   }
 }
 
@@ -84,7 +85,7 @@ Reply Service::health_reply(Action action) const {
   return reply;
 }
 
-Answer Service::dispatch(const Call& call) const {
+Opening Service::dispatch(const Call& call) const {
   const Action action = call.route->action;
   switch (action) {
     case Action::kHealth:
@@ -107,22 +108,20 @@ Answer Service::dispatch(const Call& call) const {
     return error_reply(Error{ErrorCode::kUnavailable, "The server is not ready: " + progress, {}});
   }
   if (action == Action::kModels) return list_models(*model, settings_, created_);
-  if (action == Action::kTokenizerInfo) return to_answer(tokenizer_info(*model, settings_));
-  if (action == Action::kCompletions || action == Action::kChat) return generate(call, model);
-  const auto request = read_body(call);
-  if (!request.ok()) return error_reply(request.error());
-  if (action == Action::kTokenize) return to_answer(tokenize(request.value(), *model, settings_));
-  return to_answer(detokenize(request.value(), *model, settings_));
+  if (action == Action::kTokenizerInfo) return to_opening(tokenizer_info(*model, settings_));
+  return read_request(call, model);
 }
 
-Answer Service::generate(const Call& call, const std::shared_ptr<const Model>& model) const {
-  if (draining_) return error_reply(Error{ErrorCode::kUnavailable, "The server is shutting down and takes no new requests", {}});
-  const auto request = read_body(call);
+Opening Service::read_request(const Call& call, const std::shared_ptr<const Model>& model) const {
+  const Action action = call.route->action;
+  const bool generates = action == Action::kCompletions || action == Action::kChat;
+  if (generates && draining_) return error_reply(Error{ErrorCode::kUnavailable, "The server is shutting down and takes no new requests", {}});
+  auto request = read_body(call);
   if (!request.ok()) return error_reply(request.error());
-  const GenerationInput input{request.value(), call, model, settings_, unix_now()};
-  auto generation = call.route->action == Action::kChat ? make_chat(input) : make_completion(input);
-  if (!generation.ok()) return error_reply(generation.error());
-  return std::move(generation).value();
+  if (action == Action::kDetokenize) return to_opening(detokenize(request.value(), *model, settings_));
+  if (action == Action::kTokenize) return to_opening(open_tokenize(std::move(request).value(), model, settings_));
+  GenerationInput input{std::move(request).value(), call.request_id, call.credential, model, settings_, unix_now()};
+  return to_opening(action == Action::kChat ? open_chat(std::move(input)) : open_completion(std::move(input)));
 }
 
 void Service::count_http(const std::string& method, const Route* route, int status, double seconds) const {

@@ -1,17 +1,16 @@
 // Every route's answer: joins the tokenizer, the template, the engine and the settings. Immutable but for attach() and
-// set_draining(); any thread may call anything. Starts no thread and knows no socket: http calls it, on the pool its routes ask for.
+// set_draining(); any thread may call anything. Starts no thread and knows no socket: http calls it, on the lanes its work asks for.
 #pragma once
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <variant>
 
-#include "api/generation.h"
 #include "api/model.h"
 #include "api/reply.h"
 #include "api/routes.h"
+#include "api/text_work.h"
 #include "config/resolved.h"
 
 namespace quire::engine {
@@ -31,8 +30,6 @@ struct Call {
   std::int64_t server_load = 0;  // for /load
 };
 
-using Answer = std::variant<Reply, std::unique_ptr<Generation>>;
-
 class Service {
  public:
   // `metrics` and `health` may be null in tests.
@@ -46,15 +43,15 @@ class Service {
   // New generations get 503 and /ready says no; what runs goes on.
   void set_draining();
 
-  // Never throws. For a generation the caller submits, waits and writes; see Generation.
-  [[nodiscard]] Answer handle(const Call& call) const;
+  // Parses and checks; reads token ids, but no text (see TextWork). Never throws. What it gives refers to this service.
+  [[nodiscard]] Opening open(const Call& call) const;
   // http's own series: http_requests_total and http_request_duration_seconds. `route` null: no such route.
   void count_http(const std::string& method, const Route* route, int status, double seconds) const;
 
  private:
-  [[nodiscard]] Answer dispatch(const Call& call) const;
+  [[nodiscard]] Opening dispatch(const Call& call) const;
+  [[nodiscard]] Opening read_request(const Call& call, const std::shared_ptr<const Model>& model) const;
   [[nodiscard]] Reply health_reply(Action action) const;
-  [[nodiscard]] Answer generate(const Call& call, const std::shared_ptr<const Model>& model) const;
   [[nodiscard]] std::shared_ptr<const Model> model() const;
 
   const config::ApiSettings settings_;

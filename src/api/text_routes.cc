@@ -2,7 +2,10 @@
 
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/fields.h"
@@ -27,11 +30,9 @@ Status check_request(const json::object& request, Endpoint endpoint, const Model
 
 Result<std::vector<TokenId>> tokens_of(const json::object& request, const Model& model, const config::ApiSettings& settings) {
   const json::value* prompt = find_field(request, "prompt");
-  if (prompt == nullptr && find_field(request, "messages") == nullptr) return invalid("prompt: it is missing; a string, or messages, is needed", "prompt");
   if (prompt != nullptr) {
-    if (!prompt->is_string()) return invalid("prompt: " + shown(*prompt) + " is not a string", "prompt");
     // The context length does not bound this route (vLLM's rule); the body's limit does.
-    return model.tokenizer->encode(std::string_view(prompt->get_string()), read_bool(request, "add_special_tokens").value_or(true));
+    return model.tokenizer->encode(std::string_view(prompt->get_string()), read_add_special_tokens(request, text::AddSpecialTokens::kYes));
   }
   auto chat = read_messages(request, model, settings);
   if (!chat.ok()) return chat.error();
@@ -52,30 +53,52 @@ json::value plain_tokens(const json::value& value) {
   return out;
 }
 
-}  // namespace
-
-Result<Reply> tokenize(const json::object& request, const Model& model, const config::ApiSettings& settings) {
-  QUIRE_RETURN_IF_ERROR(check_request(request, Endpoint::kTokenize, model, settings));
-  auto tokens = tokens_of(request, model, settings);
-  if (!tokens.ok()) return tokens.error();
+Reply tokens_reply(const json::object& request, const Model& model, const std::vector<TokenId>& tokens) {
   JsonOut out;
   out.begin_object();
-  out.field("count", tokens.value().size());
+  out.field("count", tokens.size());
   out.field("max_model_len", model.max_model_len);
   out.key("tokens");
   out.begin_array();
-  for (const TokenId id : tokens.value()) out.value(id);
+  for (const TokenId id : tokens) out.value(id);
   out.end_array();
   out.key("token_strs");
   if (read_bool(request, "return_token_strs").value_or(false)) {
     out.begin_array();
-    for (const TokenId id : tokens.value()) out.value(model.tokenizer->token_string(id).value_or(""));
+    for (const TokenId id : tokens) out.value(model.tokenizer->token_string(id).value_or(""));
     out.end_array();
   } else {
     out.null();
   }
   out.end_object();
   return json_reply(out.take());
+}
+
+class TokenizeWork final : public TextWork {
+ public:
+  TokenizeWork(json::object request, std::shared_ptr<const Model> model, const config::ApiSettings& settings)
+      : request_(std::move(request)), model_(std::move(model)), settings_(settings) {}
+
+ private:
+  std::optional<Answer> next() override {
+    const auto tokens = tokens_of(request_, *model_, settings_);
+    if (!tokens.ok()) return error_reply(tokens.error());
+    return tokens_reply(request_, *model_, tokens.value());
+  }
+
+  const json::object request_;
+  const std::shared_ptr<const Model> model_;
+  const config::ApiSettings& settings_;
+};
+
+}  // namespace
+
+Result<Opening> open_tokenize(json::object request, std::shared_ptr<const Model> model, const config::ApiSettings& settings) {
+  QUIRE_RETURN_IF_ERROR(check_request(request, Endpoint::kTokenize, *model, settings));
+  const json::value* prompt = find_field(request, "prompt");
+  if (prompt == nullptr && find_field(request, "messages") == nullptr) return invalid("prompt: it is missing; a string, or messages, is needed", "prompt");
+  if (prompt != nullptr && !prompt->is_string()) return invalid("prompt: " + shown(*prompt) + " is not a string", "prompt");
+  return Opening(std::unique_ptr<TextWork>(std::make_unique<TokenizeWork>(std::move(request), std::move(model), settings)));
 }
 
 Result<Reply> detokenize(const json::object& request, const Model& model, const config::ApiSettings& settings) {
@@ -89,7 +112,7 @@ Result<Reply> detokenize(const json::object& request, const Model& model, const 
     if (!id.ok()) return id.error();
     ids.push_back(id.value());
   }
-  auto text = model.tokenizer->decode(ids, false);
+  auto text = model.tokenizer->decode(ids, text::SpecialTokens::kKeep);
   if (!text.ok()) return text.error();
   JsonOut out;
   out.begin_object();

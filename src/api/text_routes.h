@@ -2,15 +2,18 @@
 #pragma once
 #include <boost/json/object.hpp>
 #include <cstdint>
+#include <memory>
 
 #include "api/model.h"
 #include "api/reply.h"
+#include "api/text_work.h"
 #include "base/result.h"
 #include "config/resolved.h"
 
 namespace quire::api {
 
-[[nodiscard]] Result<Reply> tokenize(const boost::json::object& request, const Model& model, const config::ApiSettings& settings);
+// Checked; the text is left to read. `settings` outlives what comes of this.
+[[nodiscard]] Result<Opening> open_tokenize(boost::json::object request, std::shared_ptr<const Model> model, const config::ApiSettings& settings);
 [[nodiscard]] Result<Reply> detokenize(const boost::json::object& request, const Model& model, const config::ApiSettings& settings);
 [[nodiscard]] Result<Reply> tokenizer_info(const Model& model, const config::ApiSettings& settings);
 [[nodiscard]] Reply list_models(const Model& model, const config::ApiSettings& settings, std::int64_t created);

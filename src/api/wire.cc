@@ -11,15 +11,15 @@ void append_event(std::string& events, const std::string& json) {
   events += "\n\n";
 }
 
-void write_finish(JsonOut& out, const Choice& choice, bool final) {
-  if (!final) {
+void write_finish(JsonOut& out, const Choice* ended) {
+  if (ended == nullptr) {
     out.null_field("finish_reason");
     out.null_field("stop_reason");
     return;
   }
-  out.field("finish_reason", choice.finish_reason());
-  if (const auto* text = std::get_if<std::string>(&choice.stop_reason())) out.field("stop_reason", *text);
-  else if (const auto* token = std::get_if<TokenId>(&choice.stop_reason())) out.field("stop_reason", *token);
+  out.field("finish_reason", ended->finish_reason());
+  if (const auto* text = std::get_if<std::string>(&ended->stop_reason())) out.field("stop_reason", *text);
+  else if (const auto* token = std::get_if<TokenId>(&ended->stop_reason())) out.field("stop_reason", *token);
   else out.null_field("stop_reason");
 }
 

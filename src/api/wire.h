@@ -18,8 +18,9 @@ class Wire {
   virtual ~Wire() = default;
   // The whole answer; `deltas[i]` is everything of choice i.
   [[nodiscard]] virtual std::string body(const Generation& generation, const std::vector<Delta>& deltas) = 0;
-  // Events of choice `index` for what is new; `final` when the choice has ended with it.
-  virtual void chunk(std::string& events, const Generation& generation, std::size_t index, const Delta& delta, bool final) = 0;
+  // Events of choice `index` for what is new; kLast when the choice has ended with it.
+  enum class Part : unsigned char { kMore, kLast };
+  virtual void chunk(std::string& events, const Generation& generation, std::size_t index, const Delta& delta, Part part) = 0;
   // The event after all choices when usage was asked for.
   virtual void usage_chunk(std::string& events, const Generation& generation) = 0;
 };
@@ -30,7 +31,7 @@ class Wire {
 // "data: <json>\n\n"
 void append_event(std::string& events, const std::string& json);
 // Pieces that both forms share.
-void write_finish(JsonOut& out, const Choice& choice, bool final);  // finish_reason and stop_reason fields
+void write_finish(JsonOut& out, const Choice* ended);  // finish_reason and stop_reason fields; null: it goes on
 void write_token_ids(JsonOut& out, const char* field, const std::vector<TokenId>* ids);
 void write_head(JsonOut& out, const Generation& generation, const char* object);
 

@@ -22,11 +22,11 @@ int report(const Error& error) {
 }
 
 Result<std::vector<TokenId>> prompt_tokens(const config::RunRequest& request, const Prepared& p) {
-  if (!request.chat) return p.tokenizer->encode(request.prompt, true);
+  if (!request.chat) return p.tokenizer->encode(request.prompt, text::AddSpecialTokens::kYes);
   if (p.chat_template == nullptr) return invalid("this model has no chat template; give one with --chat-template or leave --chat out", "--chat");
   text::ChatTemplateInput input;
   input.messages_json = boost::json::serialize(boost::json::array{boost::json::object{{"role", "user"}, {"content", request.prompt}}});
-  auto rendered = p.chat_template->render(input, false);
+  auto rendered = p.chat_template->render(input, text::AddSpecialTokens::kNo);
   if (!rendered.ok()) return rendered.error();
   return std::move(rendered).value().tokens;
 }
@@ -96,10 +96,10 @@ int run(const config::RunCommand& command, const StartupSwitches& switches) {
   std::vector<TokenId> ends = request.sampling.eos_token_ids;
   ends.insert(ends.end(), request.sampling.stop_token_ids.begin(), request.sampling.stop_token_ids.end());
   auto events = std::make_shared<engine::EventQueue>();
-  const auto id = loaded.value()->engine()->submit(std::move(request), command.request.seed.has_value(), events);
+  const auto id = loaded.value()->engine()->submit(std::move(request), command.request.seed.has_value() ? engine::SeedSource::kRequest : engine::SeedSource::kEngine, events);
   if (!id.ok()) return report(id.error());
   const bool json = command.options.boolean("json");
-  text::IncrementalDetokenizer detokenizer(p.tokenizer, tokens.value(), true);
+  text::IncrementalDetokenizer detokenizer(p.tokenizer, tokens.value(), text::SpecialTokens::kSkip);
   const auto answer = follow(*events, detokenizer, ends, json);
   if (!answer.ok()) return report(answer.error());
   if (json) {

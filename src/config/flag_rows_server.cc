@@ -54,7 +54,7 @@ constexpr FlagRow kRows[] = {
     {.name = "write-timeout", .kind = K::kInt, .fallback = "120", .allowed = "1..3600", .help = "Seconds a client may not read", .group = G::kHttp, .audience = Audience::kServe},
     {.name = "shutdown-timeout", .kind = K::kInt, .fallback = "30", .allowed = "0..86400", .help = "Seconds to finish requests after SIGTERM", .group = G::kHttp, .audience = Audience::kServe},
     {.name = "io-threads", .kind = K::kInt, .fallback = "1", .allowed = "1..64", .help = "Threads for sockets", .group = G::kHttp, .audience = Audience::kServe},
-    {.name = "tokenizer-threads", .kind = K::kInt, .fallback = "1", .allowed = "1..64", .help = "Threads for tokenising", .group = G::kHttp, .audience = Audience::kServe},
+    {.name = "tokenizer-threads", .kind = K::kInt, .fallback = "a quarter of the cores, 2 to 8", .allowed = "1..64", .help = "Threads that tokenise text; one more reads bodies and token ids and never waits for text", .group = G::kHttp, .audience = Audience::kServe},
     {.name = "api-server-count", .aliases = "-asc", .kind = K::kInt, .fallback = "1", .allowed = "1..64", .help = "API processes", .group = G::kHttp, .fate = Fate::kNoEffect, .fate_text = "one process serves all connections; use --io-threads and --tokenizer-threads", .audience = Audience::kServe},
     {.name = "headless", .kind = K::kBool, .fallback = "false", .help = "Engine without API", .group = G::kHttp, .fate = Fate::kNotBuilt, .fate_text = "several machines", .audience = Audience::kServe},
     {.name = "ssl-keyfile", .help = "TLS key", .group = G::kHttp, .fate = Fate::kNotBuilt, .fate_text = kTls, .audience = Audience::kServe},

@@ -141,7 +141,7 @@ void resolve_http(Resolution& r) {
   http.write_timeout_seconds = count("write-timeout");
   http.shutdown_timeout_seconds = count("shutdown-timeout");
   http.io_threads = count("io-threads");
-  http.tokenizer_threads = count("tokenizer-threads");
+  http.tokenizer_threads = static_cast<std::int32_t>(o.integer("tokenizer-threads").value_or(std::clamp(r.in.machine.num_cores / 4, 2, 8)));
   http.access_log = !o.boolean("disable-uvicorn-access-log");
   http.request_id_headers = o.boolean("enable-request-id-headers");
   http.server_load_tracking = o.boolean("enable-server-load-tracking");

@@ -87,7 +87,8 @@ struct HttpSettings {
   std::int32_t write_timeout_seconds = 120;    // a client that never reads
   std::int32_t heartbeat_seconds = 15;         // silence on a stream before a comment line
   std::int32_t shutdown_timeout_seconds = 30;  // drain bound after SIGTERM
-  std::int32_t io_threads = 1, tokenizer_threads = 1;
+  std::int32_t io_threads = 1;
+  std::int32_t tokenizer_threads = 2;  // that read text; one more for everything else of requests
   bool access_log = true;
   bool request_id_headers = false;
   bool server_load_tracking = false;

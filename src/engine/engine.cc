@@ -80,10 +80,10 @@ void Engine::start() {
   });
 }
 
-Result<RequestId> Engine::submit(GenerateRequest request, bool seed_given, std::shared_ptr<EventQueue> events) {
+Result<RequestId> Engine::submit(GenerateRequest request, SeedSource seed, std::shared_ptr<EventQueue> events) {
   QUIRE_CHECK(events != nullptr);
   QUIRE_RETURN_IF_ERROR(check_request(request, impl_->config.scheduler));
-  auto id = impl_->inbox.submit(std::move(request), seed_given ? std::nullopt : std::optional(impl_->config.seed), std::move(events));
+  auto id = impl_->inbox.submit(std::move(request), seed == SeedSource::kRequest ? std::nullopt : std::optional(impl_->config.seed), std::move(events));
   if (!id.ok() && id.error().code == ErrorCode::kResourceExhausted) impl_->metrics->count_rejected();
   return id;
 }
@@ -91,6 +91,8 @@ Result<RequestId> Engine::submit(GenerateRequest request, bool seed_given, std::
 void Engine::cancel(RequestId id) { impl_->inbox.end(id, FinishReason::kAbort); }
 
 void Engine::finish(RequestId id) { impl_->inbox.end(id, FinishReason::kStop); }
+
+void Engine::settle(RequestId id) { impl_->inbox.settle(id); }
 
 void Engine::stop(std::chrono::milliseconds grace) {
   const auto deadline = std::chrono::steady_clock::now() + std::clamp(grace, std::chrono::milliseconds(0), kMaxGrace);

@@ -17,6 +17,9 @@ namespace quire::engine {
 
 class Metrics;
 
+// Whose seed a request samples with: the one in its SamplingParams, or one that the engine draws.
+enum class SeedSource : unsigned char { kRequest, kEngine };
+
 // What the engine needs of a runner; runner::ModelRunner implements it, tests use fakes.
 // submit() enqueues a step; collect() waits for the oldest submitted step. At most SchedulerConfig::depth steps are between them.
 class StepExecutor {
@@ -61,12 +64,15 @@ class Engine {
 
   // Admits a request: its events arrive on `events`, which must outlive the request (shared). Errors: kInvalidArgument (never
   // could run), kResourceExhausted (queue full), kUnavailable (starting, draining, stopped, failed).
-  // `seed_given` false: the engine draws one.
-  [[nodiscard]] Result<RequestId> submit(GenerateRequest request, bool seed_given, std::shared_ptr<EventQueue> events);
-  // The client is gone: ends with FinishEvent kAbort. Unknown ids are ignored, and so is every call for an id but the first of these two.
+  [[nodiscard]] Result<RequestId> submit(GenerateRequest request, SeedSource seed, std::shared_ptr<EventQueue> events);
+  // Unknown ids are ignored, and so is every call for an id but the first of these three.
+  // The client is gone: ends with FinishEvent kAbort.
   void cancel(RequestId id);
-  // The caller, who alone sees text, has found the end of the answer (a stop string): ends with FinishEvent kStop.
+  // The caller, who alone sees text, has found the end of the answer (a stop string): ends with FinishEvent kStop. After the
+  // FinishEvent kLength of a request whose end the caller knows (EndKnownBy): it is counted as kStop.
   void finish(RequestId id);
+  // Only after such a FinishEvent: the text held no stop string, it is counted as kLength. cancel() means the same then.
+  void settle(RequestId id);
 
   // Refuses new requests, lets running ones end for at most `grace`, aborts the rest, stops the thread (state kStopped).
   // Idempotent; a second call may shorten the grace. Returns at most a second after the grace: when a step still runs then, every

@@ -31,8 +31,8 @@ OpenRequest open_request(SubmitCommand& command, double server_timeout) {
   out.num_prompt_tokens = static_cast<std::int32_t>(request.prompt.size());
   out.max_tokens = request.sampling.max_tokens;
   out.wants_prompt_logprobs = request.sampling.prompt_logprobs.has_value();
-  out.timeout_is_servers = server_timeout > 0 && !(request.timeout_seconds > 0 && request.timeout_seconds < server_timeout);
-  out.timeout_seconds = out.timeout_is_servers ? server_timeout : request.timeout_seconds;
+  out.timeout_seconds = server_timeout;
+  out.end_known_by = request.end_known_by;
   out.arrival = command.arrival;
   return out;
 }
@@ -48,7 +48,7 @@ EngineLoop::EngineLoop(const EngineConfig& config, std::unique_ptr<StepExecutor>
       board_(board),
       scheduler_(config.scheduler),
       stats_line_(config.stats_log_seconds),
-      ledger_(std::move(metrics), config.log_requests),
+      ledger_(std::move(metrics), config.log_requests ? RequestLog::kInfo : RequestLog::kDebug),
       stats_(scheduler_.stats()) {}
 
 void EngineLoop::run() {
@@ -188,7 +188,7 @@ void EngineLoop::publish() {
     const std::scoped_lock lock(stats_mutex_);
     stats_ = stats;
   }
-  std::vector<RequestId> ended;
+  std::vector<EndedRequest> ended;
   {
     const std::scoped_lock lock(ledger_mutex_);
     ended = ledger_.take_ended();
@@ -226,6 +226,7 @@ void EngineLoop::end_all_requests() {
     ledger_.finish(id, FinishReason::kAbort, shutdown_error(), Clock::now());
     ended_at_stop_.push_back(id);
   }
+  ledger_.settle_all();
   inbox_.release(ledger_.take_ended());
   ledger_.push_events();
 }

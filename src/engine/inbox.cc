@@ -58,9 +58,15 @@ Result<RequestId> Inbox::submit(GenerateRequest request, std::optional<std::uint
 void Inbox::end(RequestId id, FinishReason reason) {
   const std::scoped_lock lock(mutex_);
   const auto entry = open_.find(id);
-  if (entry == open_.end() || entry->second) return;
-  entry->second = true;
+  if (entry == open_.end() ? unsettled_.erase(id) == 0 : std::exchange(entry->second, true)) return;
   commands_.emplace_back(EndCommand{id, reason});
+  commands_cv_.notify_one();
+}
+
+void Inbox::settle(RequestId id) {
+  const std::scoped_lock lock(mutex_);
+  if (unsettled_.erase(id) == 0) return;
+  commands_.emplace_back(EndCommand{id, FinishReason::kLength});
   commands_cv_.notify_one();
 }
 
@@ -112,12 +118,15 @@ std::vector<Command> Inbox::take(std::size_t max) {
   return out;
 }
 
-void Inbox::release(const std::vector<RequestId>& ended) {
+void Inbox::release(const std::vector<EndedRequest>& ended) {
   if (ended.empty()) return;
   const std::scoped_lock lock(mutex_);
-  for (const RequestId id : ended) {
-    const auto erased = open_.erase(id);
-    QUIRE_CHECK_EQ(erased, std::size_t{1}) << "request " << id.value << " ended twice";
+  for (const EndedRequest& request : ended) {
+    const auto entry = open_.find(request.id);
+    QUIRE_CHECK(entry != open_.end()) << "request " << request.id.value << " ended twice";
+    // Where an end is on its way already, it settles the other.
+    if (request.settled == Settled::kNo && !entry->second) unsettled_.insert(request.id);
+    open_.erase(entry);
   }
   num_open_.fetch_sub(static_cast<std::int32_t>(ended.size()));
 }

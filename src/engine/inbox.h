@@ -1,5 +1,5 @@
 // The border between callers' threads and the engine thread: admission (state, queue limit, ids) and the commands on their way.
-// Bounded by construction: at most one submit and one end per open request, and a few cache resets. Holds its lock for short moments only.
+// Bounded by construction: at most one submit and one end per request that is open or unsettled, and a few cache resets. Holds its lock for short moments only.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <variant>
 #include <vector>
 
@@ -30,7 +31,7 @@ struct SubmitCommand {
 };
 struct EndCommand {
   RequestId id;
-  FinishReason reason;  // kAbort or kStop
+  FinishReason reason;  // kAbort or kStop; kLength settles an end that waited for the caller
 };
 struct ResetPrefixCacheCommand {
   std::shared_ptr<std::promise<bool>> done;
@@ -47,6 +48,7 @@ class Inbox {
   void start();
   [[nodiscard]] Result<RequestId> submit(GenerateRequest request, std::optional<std::uint64_t> seed_base, std::shared_ptr<EventQueue> events);
   void end(RequestId id, FinishReason reason);  // the first call for an id counts
+  void settle(RequestId id);                    // ignored unless the id's end waits for the caller
   [[nodiscard]] bool reset_prefix_cache(std::shared_ptr<std::promise<bool>> done);  // false: nobody will answer
   // Draining from now on; the engine thread leaves at `deadline` at the latest. False when the thread was never started.
   [[nodiscard]] bool close(Clock::time_point deadline);
@@ -57,7 +59,7 @@ class Inbox {
 
   // Engine thread (take and release also by stop(), for an engine thread that is stuck).
   [[nodiscard]] std::vector<Command> take(std::size_t max);
-  void release(const std::vector<RequestId>& ended);
+  void release(const std::vector<EndedRequest>& ended);
   void wait(std::optional<Clock::time_point> until);  // for commands, close, or the time
   [[nodiscard]] bool should_exit(Clock::time_point now) const;
   void set_failed(std::string why);
@@ -72,6 +74,7 @@ class Inbox {
   std::condition_variable commands_cv_, exited_cv_;
   std::deque<Command> commands_;
   std::unordered_map<RequestId, bool> open_;  // true: its end is on its way
+  std::unordered_set<RequestId> unsettled_;   // ended, but how waits for the caller; no place in the queue
   std::atomic<std::int32_t> num_open_ = 0;    // open_.size(), for readers without the lock
   std::uint64_t next_id_ = 1;
   int num_resets_ = 0;  // in commands_

@@ -29,8 +29,10 @@ struct GenerateRequest {
   std::int32_t priority = 0;
   std::string cache_namespace;           // from the credential and cache_salt; prefix blocks never cross namespaces
   std::string client_id;                 // for logs: the response id the client sees, e.g. "cmpl-...-0"
-  double timeout_seconds = 0;            // 0: no limit beyond the server's
   std::shared_ptr<SampleGroup> samples;  // null: the only sample of its prompt
+  // Who knows how the answer ended. kCaller: the caller looks for stop strings, so an end by length stays uncounted until it says,
+  // by Engine::finish() or Engine::settle(), whether the last tokens' text held one.
+  enum class EndKnownBy : unsigned char { kEngine, kCaller } end_known_by = EndKnownBy::kEngine;
 };
 
 struct TokenEvent {
@@ -51,6 +53,13 @@ struct FinishEvent {
   std::int32_t num_output_tokens = 0;
 };
 using RequestEvent = std::variant<PromptLogprobsEvent, TokenEvent, FinishEvent>;
+
+// kNo: an end by length of a request whose end the caller knows; counted when the caller has said how it ended.
+enum class Settled : unsigned char { kNo, kYes };
+struct EndedRequest {
+  RequestId id;
+  Settled settled = Settled::kYes;
+};
 
 struct AddressedEvent {
   RequestId id;

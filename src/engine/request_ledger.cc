@@ -13,9 +13,7 @@ namespace {
 double seconds(Clock::duration span) { return std::chrono::duration<double>(span).count(); }
 
 Error timeout_error(const OpenRequest& request) {
-  const char* limit = request.timeout_is_servers ? "the server's limit" : "its own limit";
-  return Error{ErrorCode::kUnavailable, fmt::format("the request ran longer than {} of {} s and was ended", limit, request.timeout_seconds),
-               request.timeout_is_servers ? "request_timeout_seconds" : "timeout"};
+  return Error{ErrorCode::kUnavailable, fmt::format("the request ran longer than the server's limit of {} s and was ended", request.timeout_seconds), "request_timeout_seconds"};
 }
 
 }  // namespace
@@ -64,16 +62,28 @@ bool RequestLedger::deliver(SequenceOutput output, Clock::time_point now) {
     emit_token(request, output.id, TokenEvent{*output.token, std::move(output.logprobs)}, now);
   }
   if (!output.finish) return true;
-  FinishEvent finish{.reason = output.finish->reason, .stop_token = output.finish->stop_token, .error = {}};
-  if (finish.reason == FinishReason::kError) finish.error = Error{ErrorCode::kInternal, std::move(output.finish->error), {}};
-  end(entry, std::move(finish), now);
+  end(entry, FinishEvent{.reason = output.finish->reason, .stop_token = output.finish->stop_token, .error = std::move(output.finish->error)}, now);
   return true;
 }
 
 void RequestLedger::finish(RequestId id, FinishReason reason, std::optional<Error> error, Clock::time_point now) {
   const auto entry = open_.find(id);
-  if (entry == open_.end()) return;
+  if (entry == open_.end()) return settle(id, reason);
   end(entry, FinishEvent{.reason = reason, .stop_token = {}, .error = std::move(error)}, now);
+}
+
+void RequestLedger::settle(RequestId id, FinishReason reason) {
+  const auto node = unsettled_.extract(id);
+  if (node.empty()) return;
+  const Unsettled& ended = node.mapped();
+  FinishEvent finish = ended.finish;
+  if (reason == FinishReason::kStop) finish.reason = reason;
+  record_end(ended.request, finish, ended.end);
+}
+
+void RequestLedger::settle_all() {
+  for (const auto& [id, ended] : unsettled_) record_end(ended.request, ended.finish, ended.end);
+  unsettled_.clear();
 }
 
 std::vector<RequestId> RequestLedger::finish_expired(Clock::time_point now) {
@@ -122,10 +132,12 @@ void RequestLedger::end(Entry entry, FinishEvent finish, Clock::time_point now) 
   finish.num_prompt_tokens = request.num_prompt_tokens;
   finish.num_cached_tokens = request.num_cached_tokens;
   finish.num_output_tokens = request.num_output_tokens;
-  record_end(request, finish, now);
-  emit(request, id, std::move(finish));
   if (request.deadline) deadlines_.erase({*request.deadline, id});
-  ended_.push_back(id);
+  const bool waits = finish.reason == FinishReason::kLength && request.end_known_by == GenerateRequest::EndKnownBy::kCaller;
+  ended_.push_back({id, waits ? Settled::kNo : Settled::kYes});
+  emit(request, id, finish);
+  if (waits) unsettled_.emplace(id, Unsettled{std::move(entry->second), std::move(finish), now});
+  else record_end(request, finish, now);
   open_.erase(entry);
 }
 
@@ -152,7 +164,7 @@ void RequestLedger::record_end(const OpenRequest& request, const FinishEvent& fi
     if (++group.num_ended == group.n) metrics_->observe_samples(group.n, group.max_output_tokens);
   }
 
-  const auto level = finish.reason == FinishReason::kError ? spdlog::level::warn : log_requests_ ? spdlog::level::info : spdlog::level::debug;
+  const auto level = finish.reason == FinishReason::kError ? spdlog::level::warn : log_ == RequestLog::kInfo ? spdlog::level::info : spdlog::level::debug;
   if (!spdlog::should_log(level)) return;
   spdlog::log(
       level,

@@ -21,14 +21,17 @@ namespace quire::engine {
 
 using Clock = std::chrono::steady_clock;
 
+// Which requests get a line at info level when they end, rather than at debug level.
+enum class RequestLog : unsigned char { kDebug, kInfo };
+
 struct OpenRequest {
   std::shared_ptr<EventQueue> events;
   std::shared_ptr<SampleGroup> samples;  // null: the only sample of its prompt
   std::string client_id;
   std::int32_t num_prompt_tokens = 0, max_tokens = 0;
   bool wants_prompt_logprobs = false;
-  double timeout_seconds = 0;       // 0: none
-  bool timeout_is_servers = false;  // which limit the error names
+  double timeout_seconds = 0;  // 0: none
+  GenerateRequest::EndKnownBy end_known_by = GenerateRequest::EndKnownBy::kEngine;
   Clock::time_point arrival;
 
   // Filled by the ledger.
@@ -39,7 +42,7 @@ struct OpenRequest {
 
 class RequestLedger {
  public:
-  RequestLedger(std::shared_ptr<Metrics> metrics, bool log_requests) : metrics_(std::move(metrics)), log_requests_(log_requests) {}
+  RequestLedger(std::shared_ptr<Metrics> metrics, RequestLog log) : metrics_(std::move(metrics)), log_(log) {}
 
   void open(RequestId id, OpenRequest request);
   [[nodiscard]] std::size_t size() const { return open_.size(); }
@@ -49,14 +52,16 @@ class RequestLedger {
   // Tokens, log-probabilities and finish of one sequence. False: the output contradicts the request (our own bug); the
   // request has been ended with kInternal and the scheduler must forget it.
   [[nodiscard]] bool deliver(SequenceOutput output, Clock::time_point now);
+  // Ends an open request, or settles an unsettled one: kStop when the caller found a stop string, else as it ended.
   void finish(RequestId id, FinishReason reason, std::optional<Error> error, Clock::time_point now);
+  void settle_all();  // as they ended: nobody will say more
 
   // Requests whose limit has passed; each ends with kAbort and an error that names the limit.
   [[nodiscard]] std::vector<RequestId> finish_expired(Clock::time_point now);
   [[nodiscard]] std::optional<Clock::time_point> next_deadline() const;
 
-  // Ids ended since the last call.
-  [[nodiscard]] std::vector<RequestId> take_ended() { return std::exchange(ended_, {}); }
+  // Ended since the last call.
+  [[nodiscard]] std::vector<EndedRequest> take_ended() { return std::exchange(ended_, {}); }
   // Hands the events made so far to their queues, one push per queue.
   void push_events();
 
@@ -70,12 +75,19 @@ class RequestLedger {
   void emit_token(OpenRequest& request, RequestId id, TokenEvent token, Clock::time_point now);
   void end(Entry entry, FinishEvent finish, Clock::time_point now);
   void record_end(const OpenRequest& request, const FinishEvent& finish, Clock::time_point now);
+  void settle(RequestId id, FinishReason reason);
 
   std::shared_ptr<Metrics> metrics_;
-  bool log_requests_;
+  RequestLog log_;
   std::unordered_map<RequestId, OpenRequest> open_;
   std::set<std::pair<Clock::time_point, RequestId>> deadlines_;
-  std::vector<RequestId> ended_;
+  struct Unsettled {
+    OpenRequest request;
+    FinishEvent finish;
+    Clock::time_point end;
+  };
+  std::unordered_map<RequestId, Unsettled> unsettled_;
+  std::vector<EndedRequest> ended_;
   std::unordered_map<EventQueue*, Batch> batches_;
 };
 

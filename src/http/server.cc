@@ -189,6 +189,7 @@ void Server::stop() {
   s.workers.clear();
 }
 
+TextPool& Server::pool() { return impl_->shared.pool; }
 int Server::open_connections() const { return impl_->shared.connections.count(); }
 int Server::open_requests() const { return impl_->shared.requests.count(); }
 int Server::open_streams() const { return impl_->shared.streams.count(); }

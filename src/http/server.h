@@ -22,6 +22,8 @@ class Service;
 
 namespace quire::http {
 
+class TextPool;
+
 class Server {
  public:
   Server(config::HttpSettings settings, std::shared_ptr<api::Service> service);
@@ -33,7 +35,7 @@ class Server {
   [[nodiscard]] Result<std::uint16_t> bind();
   // "http://127.0.0.1:8000" or "unix:/path"; empty before bind().
   [[nodiscard]] const std::string& address() const;
-  // Starts the io and tokenising threads. Once, after bind().
+  // Starts the io threads (those for requests wait already). Once, after bind().
   void start();
 
   // Stops accepting, closes idle connections, refuses new generations (503) and waits until open requests have ended. True
@@ -41,6 +43,9 @@ class Server {
   bool drain(std::chrono::milliseconds grace);
   // Cuts every connection, joins the threads. Idempotent.
   void stop();
+
+  // Where requests are read; lives as long as this. Jobs of the caller's take their turns with them.
+  [[nodiscard]] TextPool& pool();
 
   [[nodiscard]] int open_connections() const;
   [[nodiscard]] int open_requests() const;  // being read, worked on or answered

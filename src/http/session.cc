@@ -139,22 +139,44 @@ Session::Task<void> Session::answer_one() {
   co_await respond(route_);
 }
 
-Session::Task<void> Session::on_pool(std::function<void()> work) {
-  pool_done_ = false;
-  asio::post(shared_.pool, [self = shared_from_this(), &work]() mutable {
-    if (!self->peer_lost()) work();
-    Worker& worker = self->worker_;
-    // The pool's reference moves back whole: a session may end on its own thread only.
-    asio::post(worker.io, [self = std::move(self)] {
-      self->pool_done_ = true;
-      self->notify();
-    });
+// On a pool's thread: its reference moves back whole, because a session may end on its own thread only.
+void Session::leave_pool(std::shared_ptr<Session> self) {
+  Worker& worker = self->worker_;
+  asio::post(worker.io, [self = std::move(self)] {
+    self->pool_done_ = true;
+    self->notify();
   });
+}
+
+// A read stays pending: a client who leaves is noticed, and what it still had in the pool is dropped.
+Session::Task<void> Session::wait_for_pool() {
   while (!pool_done_) {
     start_read();
     const Clock::time_point far = Clock::now() + std::chrono::hours(1);
     co_await wait_until(far);
   }
+}
+
+Session::Task<void> Session::on_quick_lane(std::function<void()> work) {
+  pool_done_ = false;
+  const bool taken = shared_.pool.post_quick([self = shared_from_this(), &work]() mutable {
+    if (!self->peer_lost()) work();
+    leave_pool(std::move(self));
+  });
+  if (taken) co_await wait_for_pool();
+  else killed_ = true;  // the server stops
+}
+
+Session::Task<void> Session::on_text_lane(api::TextWork& work, std::optional<api::Answer>& answer) {
+  pool_done_ = false;
+  const bool taken = shared_.pool.post_text([self = shared_from_this(), &work, &answer]() mutable {
+    if (!self->peer_lost()) answer = work.step();
+    if (!answer && !self->peer_lost()) return TextPool::After::kMore;
+    leave_pool(std::move(self));
+    return TextPool::After::kDone;
+  });
+  if (taken) co_await wait_for_pool();
+  else killed_ = true;
 }
 
 Session::Task<void> Session::respond(api::RouteMatch match) {
@@ -165,25 +187,34 @@ Session::Task<void> Session::respond(api::RouteMatch match) {
   call.body = std::move(parser_->get().body());
   if (shared_.settings.server_load_tracking) call.server_load = shared_.streams.count();
   if (!shared_.settings.api_keys.empty()) call.credential = "key" + std::to_string(find_key(head_.authorization, shared_.settings.api_keys));
-  api::Answer answer;
+  api::Opening opening;
   if (match.route->slow()) {
-    const std::function<void()> work = [this, &call, &answer] { answer = shared_.service->handle(call); };
-    co_await on_pool(work);
+    const std::function<void()> work = [this, &call, &opening] { opening = shared_.service->open(call); };
+    co_await on_quick_lane(work);
   } else {
-    answer = shared_.service->handle(call);
+    opening = shared_.service->open(call);
   }
-  call.body = std::string();  // a generation may run for minutes and needs it no more
+  call.body = std::string();
+  std::optional<api::Answer> answer;
+  if (auto* text = std::get_if<std::unique_ptr<api::TextWork>>(&opening)) {
+    if (!peer_lost()) co_await on_text_lane(**text, answer);
+  } else if (auto* generation = std::get_if<std::unique_ptr<api::Generation>>(&opening)) {
+    answer = std::move(*generation);
+  } else {
+    answer = std::move(std::get<api::Reply>(opening));
+  }
+  opening = api::Reply{};  // a generation may run for minutes and needs the request no more
   lease_.reset();
-  if (peer_lost()) {
+  if (peer_lost() || !answer) {
     note_ = "client gone";
     co_return;
   }
-  if (auto* generation = std::get_if<std::unique_ptr<api::Generation>>(&answer)) {
+  if (auto* generation = std::get_if<std::unique_ptr<api::Generation>>(&*answer)) {
     generation_ = std::move(*generation);
     co_await run_generation();
     co_return;
   }
-  const api::Reply& reply = std::get<api::Reply>(answer);
+  const api::Reply& reply = std::get<api::Reply>(*answer);
   co_await send_reply(reply);
 }
 

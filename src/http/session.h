@@ -60,7 +60,10 @@ class Session : public std::enable_shared_from_this<Session> {
   Task<void> answer_one();
   [[nodiscard]] std::optional<api::Reply> check_access();
   Task<void> respond(api::RouteMatch match);
-  Task<void> on_pool(std::function<void()> work);
+  Task<void> on_quick_lane(std::function<void()> work);
+  Task<void> on_text_lane(api::TextWork& work, std::optional<api::Answer>& answer);
+  Task<void> wait_for_pool();
+  static void leave_pool(std::shared_ptr<Session> self);
   void log_access(double seconds) const;
 
   // session_read.cc: bytes to requests. 0, kClosed or an HTTP status.

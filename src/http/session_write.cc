@@ -104,7 +104,7 @@ Session::Task<void> Session::collect() {
   api::Reply reply;
   if (generation_->reply_is_large()) {
     const std::function<void()> work = [this, &reply] { reply = generation_->reply(); };
-    co_await on_pool(work);
+    co_await on_quick_lane(work);
   } else {
     reply = generation_->reply();
   }

@@ -1,9 +1,8 @@
-// What every connection of one server shares: settings, the service, the tokenising pool, counters. Owned by Server; outlives
+// What every connection of one server shares: settings, the service, the pool for requests, counters. Owned by Server; outlives
 // every worker. The atomics are the only mutable part.
 #pragma once
 #include <algorithm>
 #include <atomic>
-#include <boost/asio/thread_pool.hpp>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -14,6 +13,7 @@
 
 #include "api/service.h"
 #include "config/resolved.h"
+#include "http/text_pool.h"
 
 namespace quire::http {
 
@@ -47,12 +47,12 @@ struct Shared {
       : settings(std::move(s)),
         service(std::move(svc)),
         body_budget_bytes(std::max<std::int64_t>(256 << 20, 4 * settings.max_body_bytes)),
-        pool(static_cast<std::size_t>(std::max(1, settings.tokenizer_threads))) {}
+        pool(std::max(1, settings.tokenizer_threads)) {}
 
   const config::HttpSettings settings;
   const std::shared_ptr<api::Service> service;
   const std::int64_t body_budget_bytes;  // of all bodies being read and worked on
-  boost::asio::thread_pool pool;
+  TextPool pool;
   OpenCount connections, requests, streams;
   std::atomic<std::int64_t> body_bytes = 0;
   std::atomic<bool> draining = false;

@@ -62,6 +62,11 @@ struct InFlight {
   std::size_t buffers = 0;
 };
 
+Error row_failure(const ops::LogitsResult& result, const RowPlan& plan) {
+  if (result.failed == 1) return Error{ErrorCode::kInternal, "the model gave a NaN or infinite logit", {}};
+  return invalid("output token " + std::to_string(plan.output_index) + ": allowed_token_ids, bad_words, min_tokens and stop_token_ids together leave no token to choose");
+}
+
 // Entries that attention's kernels are launched for.
 struct LaunchSizes {
   std::int64_t decode = 0, prefill = 0, all = 0, parts = 0, combine = 0;
@@ -294,8 +299,7 @@ RowResult ModelRunner::Impl::read_row(const InFlight& f, std::size_t row, const 
   for (std::int32_t i = f.logits_begin[row]; i < f.logits_begin[row + 1]; ++i) {
     const ops::LogitsResult& r = results[static_cast<std::size_t>(i)];
     if (r.failed != 0) {
-      out = RowResult{plan.request, {}, {}, {}, r.failed == 1 ? "the model gave a NaN or infinite logit" : "every token is masked: the sampling parameters allow none"};
-      return out;
+      return RowResult{plan.request, {}, {}, {}, row_failure(r, plan)};
     }
     const bool sampled = plan.samples && i + 1 == f.logits_begin[row + 1];
     const auto [num_output, num_prompt] = f.num_top[row];

@@ -29,7 +29,7 @@ std::vector<SequenceOutput> Scheduler::Impl::apply(const StepResult& result) {
     QUIRE_CHECK_EQ(row.request.value, row_result.request.value);
     --sequence.num_in_flight;
     if (row.samples) --sequence.num_placeholders;
-    if (!row_result.failure.empty()) distrust(sequence);
+    if (row_result.failure && row_result.failure->code == ErrorCode::kInternal) distrust(sequence);
     if (sequence.phase != Phase::kLeaving) {
       SequenceOutput output = absorb(row, row_result);
       if (output.finish) leave(sequence);
@@ -55,7 +55,7 @@ std::vector<SequenceOutput> Scheduler::Impl::fail_step(std::uint64_t step_id, co
                                        .token = {},
                                        .logprobs = {},
                                        .prompt_logprobs = {},
-                                       .finish = SequenceFinish{.reason = FinishReason::kError, .stop_token = {}, .error = why},
+                                       .finish = SequenceFinish{.reason = FinishReason::kError, .stop_token = {}, .error = Error{ErrorCode::kInternal, why, {}}},
                                        .num_cached_tokens = sequence.num_cached_tokens,
                                        .first_scheduled = !sequence.was_reported});
       leave(sequence);
@@ -72,7 +72,7 @@ SequenceOutput Scheduler::Impl::absorb(const InFlightRow& row, const RowResult& 
   output.id = sequence.id;
   output.num_cached_tokens = sequence.num_cached_tokens;
   output.first_scheduled = !std::exchange(sequence.was_reported, true);
-  if (!result.failure.empty()) {
+  if (result.failure) {
     output.finish = SequenceFinish{.reason = FinishReason::kError, .stop_token = {}, .error = result.failure};
     return output;
   }
@@ -119,8 +119,8 @@ std::optional<SequenceFinish> Scheduler::Impl::finish_of(const Sequence& sequenc
   if (sequence.num_known() > pool_tokens()) {
     return SequenceFinish{.reason = FinishReason::kError,
                           .stop_token = {},
-                          .error = "KV cache pool of " + std::to_string(config.num_blocks) + " blocks is too small for this sequence at " +
-                                   std::to_string(sequence.num_known()) + " tokens"};
+                          .error = invalid("KV cache pool of " + std::to_string(config.num_blocks) + " blocks is too small for this sequence at " +
+                                           std::to_string(sequence.num_known()) + " tokens; ask for fewer", "max_tokens")};
   }
   return std::nullopt;
 }

@@ -34,7 +34,6 @@ struct SamplingParams {
   std::optional<std::int32_t> prompt_logprobs;  // the same for prompt tokens
 
   [[nodiscard]] bool greedy() const { return temperature < kGreedyTemperature; }
-  [[nodiscard]] bool has_penalties() const { return presence_penalty != 0.0 || frequency_penalty != 0.0 || repetition_penalty != 1.0; }
 };
 
 // Every device keeps a request's lists (bias, allowed ids, end tokens, bad words) in one array of this many entries; more is refused at

@@ -60,11 +60,9 @@ Status Scheduler::add(SequenceSpec spec) {
     return invalid("The lists of the sampling parameters take " + std::to_string(entries) + " entries; the limit is " + std::to_string(kMaxSamplingListEntries) + ".");
   const std::int32_t needed = s.blocks_for(static_cast<std::int64_t>(spec.prompt.size()) + 1);
   if (needed > s.config.num_blocks) {
-    return Error{.code = ErrorCode::kResourceExhausted,
-                 .message = "The prompt has " + std::to_string(spec.prompt.size()) + " tokens and needs " + std::to_string(needed) +
-                            " KV blocks of " + std::to_string(s.config.block_size) + " tokens with its first output; the pool has " +
-                            std::to_string(s.config.num_blocks) + ".",
-                 .param = "prompt"};
+    return invalid("The prompt has " + std::to_string(spec.prompt.size()) + " tokens and needs " + std::to_string(needed) + " KV blocks of " +
+                       std::to_string(s.config.block_size) + " tokens with its first output; the pool has " + std::to_string(s.config.num_blocks) + ".",
+                   "prompt");
   }
   auto sequence = std::make_unique<Impl::Sequence>();
   sequence->id = spec.id;

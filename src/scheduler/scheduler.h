@@ -44,7 +44,7 @@ inline constexpr FinishReason kFinishReasons[] = {FinishReason::kStop, FinishRea
 struct SequenceFinish {
   FinishReason reason = FinishReason::kStop;
   std::optional<TokenId> stop_token;   // the stop_token_ids member that ended it; nullopt for eos and length
-  std::string error;                   // kError: why
+  std::optional<Error> error;          // kError: why
 };
 
 // What apply() reports for one sequence.
@@ -75,7 +75,7 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // Refuses (kInvalidArgument / kResourceExhausted) what could never run: empty prompt, prompt >= max_model_len, or more blocks at
+  // Refuses (kInvalidArgument) what could never run: empty prompt, prompt >= max_model_len, or more blocks at
   // prompt + 1 token than the pool has. Everything else waits.
   [[nodiscard]] Status add(SequenceSpec spec);
   // Ends a sequence at once (client gone, timeout, stop string found). Its blocks stay held until steps in flight that use

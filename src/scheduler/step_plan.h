@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/ids.h"
+#include "base/result.h"
 #include "scheduler/sampling_params.h"
 
 namespace quire {
@@ -64,7 +64,9 @@ struct RowResult {
   // One entry for each prompt position p in [num_computed + 1, num_computed + num_new] that is inside the prompt:
   // the log-probability of token p given tokens before it.
   std::vector<TokenLogprobs> prompt_logprobs;
-  std::string failure;                        // non-empty: this row's logits are unusable (NaN); the request fails alone
+  // Set: the request fails alone. kInternal: this row's logits are unusable (NaN), and nobody knows since when. Another code: the
+  // request's own parameters leave no token; what it computed is good.
+  std::optional<Error> failure;
 };
 
 struct StepResult {

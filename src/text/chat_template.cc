@@ -52,7 +52,7 @@ Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::load(const std::string
   return std::shared_ptr<const ChatTemplate>(new ChatTemplate(std::move(impl)));
 }
 
-Result<RenderedChat> ChatTemplate::render(const ChatTemplateInput& input, bool add_special_tokens) const {
+Result<RenderedChat> ChatTemplate::render(const ChatTemplateInput& input, AddSpecialTokens add) const {
   const QuireTextRenderInput raw{
       .messages_json = slice(input.messages_json),
       .tools_json = slice(input.tools_json),
@@ -63,7 +63,7 @@ Result<RenderedChat> ChatTemplate::render(const ChatTemplateInput& input, bool a
       .add_generation_prompt = input.add_generation_prompt ? 1 : 0,
       .continue_final_message = input.continue_final_message ? 1 : 0,
       .allow_control_tokens = input.allow_control_tokens_in_content ? 1 : 0,
-      .add_special_tokens = add_special_tokens ? 1 : 0,
+      .add_special_tokens = add == AddSpecialTokens::kYes ? 1 : 0,
   };
   FfiBytes text, error;
   FfiIds ids;

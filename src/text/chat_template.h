@@ -41,8 +41,8 @@ class ChatTemplate {
   ChatTemplate& operator=(const ChatTemplate&) = delete;
 
   // Errors (raise_exception included) are kInvalidArgument with the template's own words. Bounded by an instruction budget.
-  // `encode_special_tokens`: as in /v1/chat/completions' add_special_tokens (default false there).
-  [[nodiscard]] Result<RenderedChat> render(const ChatTemplateInput& input, bool add_special_tokens) const;
+  // `add`: as in /v1/chat/completions' add_special_tokens (default false there).
+  [[nodiscard]] Result<RenderedChat> render(const ChatTemplateInput& input, AddSpecialTokens add) const;
   [[nodiscard]] const std::string& source() const;
   // True when the template walks over content given as a list of {"type": "text", "text": ...} parts; false when it wants
   // strings (the caller then joins the parts' texts first). Found out at load by rendering one such message.

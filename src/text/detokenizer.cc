@@ -45,12 +45,12 @@ std::size_t incomplete_tail(std::span<const std::uint8_t> bytes) {
 
 }  // namespace
 
-IncrementalDetokenizer::IncrementalDetokenizer(std::shared_ptr<const Tokenizer> tokenizer, std::span<const TokenId> prompt, bool skip_special_tokens)
-    : tokenizer_(std::move(tokenizer)), skip_special_tokens_(skip_special_tokens) {
+IncrementalDetokenizer::IncrementalDetokenizer(std::shared_ptr<const Tokenizer> tokenizer, std::span<const TokenId> prompt, SpecialTokens special)
+    : tokenizer_(std::move(tokenizer)), special_(special) {
   const auto& impl = *tokenizer_->impl_;
   for (std::size_t n = prompt.size(); n > 0 && window_.size() < kMaxByteRun + kKept; --n) {
     const TokenId id = prompt[n - 1];
-    if (id < 0 || id >= impl.facts.vocab_size || (skip_special_tokens_ && tokenizer_->is_special(id))) continue;
+    if (id < 0 || id >= impl.facts.vocab_size || (special_ == SpecialTokens::kSkip && tokenizer_->is_special(id))) continue;
     window_.push_back(id);
   }
   std::reverse(window_.begin(), window_.end());
@@ -73,7 +73,7 @@ IncrementalDetokenizer::IncrementalDetokenizer(std::shared_ptr<const Tokenizer> 
 std::string IncrementalDetokenizer::push(TokenId token) {
   // Ids without a token (padding of the embedding table) have no text, as in the library; nor have skipped ones.
   if (token < 0 || token >= tokenizer_->impl_->facts.vocab_size) return {};
-  if (skip_special_tokens_ && tokenizer_->is_special(token)) return {};
+  if (special_ == SpecialTokens::kSkip && tokenizer_->is_special(token)) return {};
   window_.push_back(token);
   return advance(false);
 }
@@ -135,7 +135,7 @@ std::size_t IncrementalDetokenizer::trailing_byte_tokens(std::span<const TokenId
 }
 
 std::string IncrementalDetokenizer::text_of(std::span<const TokenId> ids) const {
-  auto text = tokenizer_->decode(ids, skip_special_tokens_);
+  auto text = tokenizer_->decode(ids, special_);
   // Ids were checked before they entered the window; what remains is a decoder from a broken file, which gives no text.
   return text.ok() ? std::move(text).value() : std::string();
 }

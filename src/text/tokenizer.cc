@@ -68,14 +68,14 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::string& mode
   loaded.facts.tokenizer_class = loaded.config.tokenizer_class;
   if (const auto letter = tokenizer->token_id("a"); letter && !tokenizer->is_special(*letter)) {
     const std::array twice{*letter, *letter};
-    if (const auto text = tokenizer->decode(twice, false); text.ok() && text.value() == "aa") loaded.neutral = letter;
+    if (const auto text = tokenizer->decode(twice, SpecialTokens::kKeep); text.ok() && text.value() == "aa") loaded.neutral = letter;
   }
   return std::shared_ptr<const Tokenizer>(std::move(tokenizer));
 }
 
-Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, bool add_special_tokens, SpecialText special) const {
+Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, AddSpecialTokens add, SpecialText special) const {
   std::uint32_t flags = 0;
-  if (add_special_tokens) flags |= QUIRE_TEXT_ADD_SPECIAL;
+  if (add == AddSpecialTokens::kYes) flags |= QUIRE_TEXT_ADD_SPECIAL;
   if (special == SpecialText::kOrdinary) flags |= QUIRE_TEXT_ORDINARY;
   FfiIds ids;
   FfiBytes error;
@@ -84,7 +84,7 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, bool add_s
   return ids.ids();
 }
 
-Result<std::string> Tokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
+Result<std::string> Tokenizer::decode(std::span<const TokenId> ids, SpecialTokens special) const {
   for (const TokenId id : ids) {
     if (id < 0 || id >= impl_->facts.vocab_size) {
       return invalid("token id " + std::to_string(id) + " is out of range: ids go from 0 to " + std::to_string(impl_->facts.vocab_size - 1));
@@ -93,7 +93,7 @@ Result<std::string> Tokenizer::decode(std::span<const TokenId> ids, bool skip_sp
   FfiBytes text, error;
   // TokenId and the ABI's unsigned ids agree in size; negative ids were refused above.
   const auto* data = reinterpret_cast<const std::uint32_t*>(ids.data());
-  const auto status = quire_text_decode(impl_->handle.get(), data, ids.size(), skip_special_tokens ? 1 : 0, text.out(), error.out());
+  const auto status = quire_text_decode(impl_->handle.get(), data, ids.size(), special == SpecialTokens::kSkip ? 1 : 0, text.out(), error.out());
   if (status != QUIRE_TEXT_OK) return ffi_error(status, error);
   return text.str();
 }

@@ -21,6 +21,11 @@ enum class SpecialText {
   kOrdinary,  // ordinary text: never a control token
 };
 
+// Whether the post-processor runs on encoded text (BOS and the like).
+enum class AddSpecialTokens : unsigned char { kNo, kYes };
+// What becomes of special tokens in decoded text.
+enum class SpecialTokens : unsigned char { kKeep, kSkip };
+
 struct TokenizerFacts {
   std::int32_t vocab_size = 0;  // largest id + 1, added tokens included
   std::optional<TokenId> bos, eos;
@@ -41,10 +46,10 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // `text` must be valid UTF-8 (else an error). add_special_tokens runs the post-processor (BOS and the like).
-  [[nodiscard]] Result<std::vector<TokenId>> encode(std::string_view text, bool add_special_tokens, SpecialText special = SpecialText::kToken) const;
+  // `text` must be valid UTF-8 (else an error).
+  [[nodiscard]] Result<std::vector<TokenId>> encode(std::string_view text, AddSpecialTokens add, SpecialText special = SpecialText::kToken) const;
   // Hugging Face's decode(); incomplete UTF-8 becomes U+FFFD. Ids out of range are an error.
-  [[nodiscard]] Result<std::string> decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
+  [[nodiscard]] Result<std::string> decode(std::span<const TokenId> ids, SpecialTokens special) const;
   // The vocabulary's own string of a token ("Ġthe"), nullopt when the id is unknown.
   [[nodiscard]] std::optional<std::string> token_string(TokenId id) const;
   [[nodiscard]] std::optional<TokenId> token_id(std::string_view token) const;
@@ -70,7 +75,7 @@ class Tokenizer {
 class IncrementalDetokenizer {
  public:
   // `prompt` is only used for its tail (leading-space and half-character context).
-  IncrementalDetokenizer(std::shared_ptr<const Tokenizer> tokenizer, std::span<const TokenId> prompt, bool skip_special_tokens);
+  IncrementalDetokenizer(std::shared_ptr<const Tokenizer> tokenizer, std::span<const TokenId> prompt, SpecialTokens special);
   [[nodiscard]] std::string push(TokenId token);
   [[nodiscard]] std::string finish();
 
@@ -82,7 +87,7 @@ class IncrementalDetokenizer {
   [[nodiscard]] std::string text_of(std::span<const TokenId> ids) const;
 
   std::shared_ptr<const Tokenizer> tokenizer_;
-  bool skip_special_tokens_;
+  SpecialTokens special_;
   std::vector<TokenId> window_;  // a bounded tail of prompt, then output
   std::string shown_;            // how much of the window's text the caller has: given out, or the prompt's own
 };

@@ -57,15 +57,24 @@ void ApiBench::attach() {
 }
 
 std::vector<TokenId> ApiBench::encode(const std::string& text) const {
-  auto ids = tokenizer->encode(text, false);
+  auto ids = tokenizer->encode(text, text::AddSpecialTokens::kNo);
   QUIRE_CHECK(ids.ok()) << ids.error().message;
   return ids.value();
 }
 
 std::string ApiBench::decode(const std::vector<TokenId>& ids) const {
-  auto text = tokenizer->decode(ids, true);
+  auto text = tokenizer->decode(ids, text::SpecialTokens::kSkip);
   QUIRE_CHECK(text.ok()) << text.error().message;
   return text.value();
+}
+
+Answer ApiBench::answer(const Call& call) const {
+  Opening opening = service->open(call);
+  if (auto* reply = std::get_if<Reply>(&opening)) return std::move(*reply);
+  if (auto* generation = std::get_if<std::unique_ptr<Generation>>(&opening)) return std::move(*generation);
+  TextWork& work = *std::get<std::unique_ptr<TextWork>>(opening);
+  for (;;)
+    if (auto done = work.step()) return std::move(*done);
 }
 
 Reply ApiBench::call(const std::string& path, const std::string& body, const std::string& content_type) {
@@ -76,7 +85,7 @@ Reply ApiBench::call(const std::string& path, const std::string& body, const std
   QUIRE_CHECK(request.route != nullptr) << path;
   request.content_type = content_type;
   request.body = body;
-  Answer answer = service->handle(request);
+  Answer answer = this->answer(request);
   if (Reply* reply = std::get_if<Reply>(&answer)) return std::move(*reply);
   auto generation = std::get<std::unique_ptr<Generation>>(std::move(answer));
   const Status submitted = generation->submit(mailbox);

@@ -34,6 +34,8 @@ class ApiBench {
   [[nodiscard]] std::string decode(const std::vector<TokenId>& ids) const;
   void attach();
 
+  // Reads a request and all its texts.
+  [[nodiscard]] Answer answer(const Call& call) const;
   // One request to its end. A stream's events are the body of the reply.
   [[nodiscard]] Reply call(const std::string& path, const std::string& body, const std::string& content_type = "application/json");
   boost::json::object ok(const std::string& path, const std::string& body);   // expects 200

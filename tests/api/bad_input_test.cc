@@ -150,6 +150,50 @@ TEST_F(BadInput, AKeyThatStandsTwiceKeepsTheLastValue) {
   EXPECT_EQ(bench.refused("/v1/completions", R"({"prompt":"x","max_tokens":2,"max_tokens":-1})").at("param").as_string(), "max_tokens");
 }
 
+// Parameters that leave no token to choose, as far as a request alone shows it: 400 that names every field that takes part.
+TEST_F(BadInput, ContradictionsAreRefusedByName) {
+  std::string all;
+  for (int i = 0; i < 576; ++i) all += (i ? "," : "") + std::to_string(i);
+  const std::string x = "\"" + bench.decode(bench.encode("x")) + "\"", x_id = std::to_string(bench.encode("x").at(0));
+  ASSERT_EQ(bench.encode("x").size(), 1u);
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"("allowed_token_ids":[0],"min_tokens":1)", "allowed_token_ids and min_tokens together leave no token to choose; end tokens"},
+      {R"("allowed_token_ids":[7,9],"stop_token_ids":[9,7],"min_tokens":3,"ignore_eos":true)", "allowed_token_ids and min_tokens together"},
+      {R"("allowed_token_ids":[)" + x_id + R"(],"bad_words":[)" + x + "]", "allowed_token_ids and bad_words together leave no token to choose"},
+      {R"("allowed_token_ids":[0,)" + x_id + R"(],"bad_words":[)" + x + R"(],"min_tokens":2)", "allowed_token_ids, bad_words and min_tokens together"},
+      {R"("stop_token_ids":[)" + all + R"(],"min_tokens":2)", "min_tokens leaves no token to choose"}};
+  for (const auto& [fields, expected] : cases) {
+    for (const char* prompt : {"\"a\"", "[5,6]", "[[5],[6]]"}) {
+      const auto error = bench.refused("/v1/completions", R"({"prompt":)" + std::string(prompt) + "," + fields + R"(,"max_tokens":9})");
+      const std::string message(error.at("message").as_string());
+      EXPECT_TRUE(message.starts_with(expected)) << fields << "\n" << message;
+      EXPECT_EQ(error.at("param").as_string(), expected.substr(0, expected.find_first_of(", "))) << fields;
+    }
+    bench.refused("/v1/chat/completions", R"({"messages":[{"role":"user","content":"a"}],)" + fields + "}");
+  }
+  // One token more, or one condition less, is no contradiction; a bias of -100 masks nothing.
+  for (const std::string& fields : {std::string(R"("allowed_token_ids":[0,7],"min_tokens":1)"), std::string(R"("allowed_token_ids":[0])"), R"("stop_token_ids":[)" + all + "]",
+                                    R"("allowed_token_ids":[)" + x_id + R"(],"bad_words":["xx"])", std::string(R"("allowed_token_ids":[7],"logit_bias":{"7":-100})")})
+    EXPECT_EQ(bench.call("/v1/completions", R"({"prompt":"a","max_tokens":9,)" + fields + "}").status, 200) << fields;
+  still_works();
+}
+
+// What only shows while the answer is made ends that request alone, as the caller's mistake.
+TEST_F(BadInput, AContradictionThatShowsLaterIsA400AndHurtsNobodyElse) {
+  bench.script->repeat(bench.encode(" one two"));
+  bench.script->leave_no_token_after(2, 7);  // for requests with that seed
+  const auto error = bench.refused("/v1/completions", R"({"prompt":"a","seed":7,"temperature":1,"max_tokens":9})");
+  EXPECT_EQ(error.at("type").as_string(), "BadRequestError");
+  EXPECT_NE(std::string(error.at("message").as_string()).find("leave no token"), std::string::npos) << error.at("message");
+  const Reply stream = bench.call("/v1/completions", R"({"prompt":"a","seed":7,"temperature":1,"max_tokens":9,"stream":true})");
+  const auto events = parse_events(stream.body);
+  ASSERT_FALSE(events.empty());
+  EXPECT_EQ(events.back().at("error").as_object().at("code").as_int64(), 400);
+  EXPECT_EQ(bench.ok("/v1/completions", R"({"prompt":"a","seed":8,"temperature":1,"max_tokens":9})").at("usage").as_object().at("completion_tokens").as_int64(), 9);
+  bench.script->play(bench.encode(" fine"));
+  still_works();
+}
+
 TEST_F(BadInput, ContentTypeMustBeJson) {
   for (const char* type : {"", "text/plain", "application/x-www-form-urlencoded", "application/jsonx"}) EXPECT_EQ(bench.call("/v1/completions", R"({"prompt":"a"})", type).status, 400) << type;
   EXPECT_EQ(bench.call("/v1/completions", R"({"prompt":"a"})", "Application/JSON; charset=utf-8").status, 200);
@@ -228,7 +272,7 @@ TEST_F(BadInput, AFullQueueIsA429WithRetryAfterAndNothingStays) {
   small.script->hold();
   Mailbox other;
   Call first{.route = find_route("POST", "/v1/completions").route, .content_type = "application/json", .request_id = {}, .credential = {}, .body = R"({"prompt":["a","b"]})"};
-  Answer running = small.service->handle(first);
+  Answer running = small.answer(first);
   ASSERT_TRUE(std::get<std::unique_ptr<Generation>>(running)->submit(other).ok());
   const Reply reply = small.call("/v1/completions", R"({"prompt":["a","b"]})");
   std::get<std::unique_ptr<Generation>>(running).reset();

@@ -31,7 +31,7 @@ TEST_F(Chat, AnswersInOpenAisShape) {
   EXPECT_TRUE(message.at("refusal").is_null());
   EXPECT_EQ(choice(answer).at("finish_reason").as_string(), "stop");
   EXPECT_TRUE(choice(answer).at("logprobs").is_null());
-  const auto prompt = bench.tokenizer->encode("<|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\n", false);
+  const auto prompt = bench.tokenizer->encode("<|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\n", text::AddSpecialTokens::kNo);
   EXPECT_EQ(answer.at("usage").at("prompt_tokens").as_int64(), static_cast<std::int64_t>(prompt.value().size()));
 }
 

@@ -195,5 +195,41 @@ TEST_F(Completions, AFailedStepIsA500AndTheNextRequestWorks) {
   EXPECT_EQ(text_of(bench.ok("/v1/completions", R"({"prompt":"a","max_tokens":100})")), said);
 }
 
+// The metrics say how answers ended in the words of the answers themselves.
+TEST(CompletionsEnds, AreCountedAsTheRepliesSay) {
+  ApiBench bench;
+  bench.script->repeat(bench.encode(" one two three"));
+  const auto counted = [&bench](const std::string& reason) {
+    const std::string text = bench.metrics->render(), line = "vllm:request_success_total{engine=\"0\",finished_reason=\"" + reason + "\",model_name=\"gsm-tiny\"} ";
+    const std::size_t at = text.find(line);
+    EXPECT_NE(at, std::string::npos) << reason;
+    return std::stod(text.substr(at + line.size()));
+  };
+  const std::size_t length = bench.encode(" one two three").size();
+  int stops = 0, lengths = 0;
+  // The stop string ends before, with and never by the last token of the length; streamed or whole; echo alone drops its one token.
+  for (const char* stream : {"false", "true"}) {
+    for (std::size_t max_tokens = 1; max_tokens <= length + 2; ++max_tokens) {
+      for (const char* stop : {"one", "two", "three", "never"}) {
+        const Reply reply = bench.call("/v1/completions", R"({"prompt":"a","temperature":0,"max_tokens":)" + std::to_string(max_tokens) + R"(,"stream":)" + stream + R"(,"stop":")" + stop + "\"}");
+        ASSERT_EQ(reply.status, 200) << reply.body;
+        const bool stopped = reply.body.find(R"("finish_reason":"stop")") != std::string::npos;
+        ++(stopped ? stops : lengths);
+      }
+    }
+  }
+  EXPECT_GT(stops, 0);
+  EXPECT_GT(lengths, 0);
+  bench.script->play({});  // the model ends at once
+  EXPECT_NE(bench.call("/v1/completions", R"({"prompt":[5,6],"max_tokens":0,"echo":true})").body.find(R"("finish_reason":"length")"), std::string::npos);
+  ++lengths;
+  EXPECT_NE(bench.call("/v1/completions", R"({"prompt":[5,6],"max_tokens":3})").body.find(R"("finish_reason":"stop")"), std::string::npos);
+  ++stops;
+  bench.engine->stop(std::chrono::seconds(5));  // what was said is heard
+  EXPECT_EQ(counted("stop"), stops);
+  EXPECT_EQ(counted("length"), lengths);
+  EXPECT_EQ(counted("abort") + counted("error"), 0);
+}
+
 }  // namespace
 }  // namespace quire::api::test

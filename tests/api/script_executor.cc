@@ -44,6 +44,12 @@ void Script::fail_next_step() {
   fail_ = true;
 }
 
+void Script::leave_no_token_after(std::int32_t num_tokens, std::uint64_t seed) {
+  const std::scoped_lock lock(mutex_);
+  dead_end_ = num_tokens;
+  dead_end_seed_ = seed;
+}
+
 TokenLogprobs Script::scores(std::int32_t place, TokenId token, std::int32_t top_k) {
   TokenLogprobs out;
   out.token = token;
@@ -82,6 +88,10 @@ RowResult ScriptExecutor::run_row(const RowPlan& plan) {
     for (std::int32_t p = plan.num_computed + 1; p <= plan.num_computed + plan.num_new && p < state.num_prompt_tokens; ++p)
       out.prompt_logprobs.push_back(Script::scores(p, state.tokens[static_cast<std::size_t>(p)], sampling.prompt_logprobs.value_or(0)));
   if (!plan.samples) return out;
+  if (plan.output_index == script_->dead_end_ && sampling.seed == script_->dead_end_seed_) {
+    out.failure = invalid("output token " + std::to_string(plan.output_index) + ": the parameters leave no token to choose");
+    return out;
+  }
   const std::size_t length = script_->tokens_.size();
   std::size_t place = static_cast<std::size_t>(plan.output_index);
   if (script_->rotate_ && !sampling.greedy()) place += sampling.seed % std::max<std::size_t>(length, 1);

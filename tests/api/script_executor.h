@@ -21,6 +21,7 @@ class Script {
   void allow(int num_steps);                        // that many more
   void allow_all();
   void fail_next_step();
+  void leave_no_token_after(std::int32_t num_tokens, std::uint64_t seed);  // for sequences with that seed
   // Whether token `token` at place `place` of a sequence is the most likely one.
   [[nodiscard]] static bool is_argmax(std::int32_t place, TokenId token) { return (place + token) % 3 != 0; }
   [[nodiscard]] static TokenLogprobs scores(std::int32_t place, TokenId token, std::int32_t top_k);
@@ -33,6 +34,8 @@ class Script {
   bool repeat_ = false, rotate_ = false;
   std::int64_t permits_ = -1;  // -1: unlimited
   bool fail_ = false;
+  std::int32_t dead_end_ = -1;
+  std::uint64_t dead_end_seed_ = 0;
 };
 
 class ScriptExecutor final : public engine::StepExecutor {

@@ -140,7 +140,7 @@ TEST(Stream, AFailureInTheMiddleIsOneErrorEventThenDone) {
   call.content_type = "application/json; charset=utf-8";
   call.body = R"({"prompt":"Tom","stream":true,"max_tokens":50})";
   bench.script->hold();
-  auto generation = std::get<std::unique_ptr<Generation>>(bench.service->handle(call));
+  auto generation = std::get<std::unique_ptr<Generation>>(bench.answer(call));
   ASSERT_TRUE(generation->submit(bench.mailbox).ok());
   bench.script->allow(3);
   std::string events;

@@ -26,7 +26,7 @@ TEST(TextRoutes, TokenizeAndBack) {
 TEST(TextRoutes, TokenizeChat) {
   ApiBench bench;
   const json::object answer = bench.ok("/tokenize", R"({"messages":[{"role":"user","content":"q"}]})");
-  const auto ids = bench.tokenizer->encode("<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n", false).value();
+  const auto ids = bench.tokenizer->encode("<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n", text::AddSpecialTokens::kNo).value();
   EXPECT_EQ(json::serialize(answer.at("tokens")), json::serialize(json::array(ids.begin(), ids.end())));
   bench.refused("/tokenize", R"({"messages":[{"role":"user","content":"q"}],"add_generation_prompt":true,"continue_final_message":true})");
   bench.refused("/tokenize", "{}");

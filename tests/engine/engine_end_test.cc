@@ -137,36 +137,86 @@ TEST_P(EndAtDepth, TimeoutsEndQueuedAndRunningRequestsAndNameTheLimit) {
   config.request_timeout_seconds = 0.05;
   Bench bench(config);
   bench.control->allow(3);
-  const RequestId running = bench.submit(make_request(make_prompt(4, 1), 200));
-  GenerateRequest short_lived = make_request(make_prompt(4, 2), 200);
-  short_lived.timeout_seconds = 0.01;
-  const RequestId queued = bench.submit(short_lived);
+  bench.submit(make_request(make_prompt(4, 1), 200));
+  bench.submit(make_request(make_prompt(4, 2), 200));
   ASSERT_TRUE(bench.consumer.wait_tokens(3));
   std::this_thread::sleep_for(80ms);
   bench.control->allow(2);
   ASSERT_TRUE(bench.consumer.wait_finishes(2));
-  const FinishEvent& by_server = bench.consumer.of(running).finishes.at(0);
-  EXPECT_EQ(by_server.reason, FinishReason::kAbort);
-  ASSERT_TRUE(by_server.error.has_value());
-  EXPECT_EQ(by_server.error->param, "request_timeout_seconds");
-  EXPECT_NE(by_server.error->message.find("0.05 s"), std::string::npos) << by_server.error->message;
-  const FinishEvent& by_itself = bench.consumer.of(queued).finishes.at(0);
-  ASSERT_TRUE(by_itself.error.has_value());
-  EXPECT_EQ(by_itself.error->param, "timeout");
-  EXPECT_NE(by_itself.error->message.find("0.01 s"), std::string::npos);
+  for (const auto& [id, seen] : bench.consumer.all()) {
+    const FinishEvent& finish = seen.finishes.at(0);
+    EXPECT_EQ(finish.reason, FinishReason::kAbort);
+    ASSERT_TRUE(finish.error.has_value());
+    EXPECT_EQ(finish.error->param, "request_timeout_seconds");
+    EXPECT_NE(finish.error->message.find("0.05 s"), std::string::npos) << finish.error->message;
+  }
   bench.control->allow_all();
   expect_all_free(bench);
 }
 
 TEST(EngineEnd, HugeAndMeaninglessTimeoutsAreNoTimeouts) {
-  Bench bench(small_config());
   for (const double seconds : {1e300, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN(), -1.0}) {
-    GenerateRequest request = make_request({1, 2}, 4);
-    request.timeout_seconds = seconds;
-    bench.submit(request);
+    EngineConfig config = small_config();
+    config.request_timeout_seconds = seconds;
+    Bench bench(config);
+    bench.submit(make_request({1, 2}, 4));
+    ASSERT_TRUE(bench.consumer.wait_finishes(1));
+    EXPECT_EQ(bench.consumer.all().begin()->second.finishes.at(0).reason, FinishReason::kLength) << seconds;
   }
-  ASSERT_TRUE(bench.consumer.wait_finishes(4));
-  for (const auto& [id, seen] : bench.consumer.all()) EXPECT_EQ(seen.finishes.at(0).reason, FinishReason::kLength);
+}
+
+double ended(const Bench& bench, const std::string& reason) {
+  return sample(bench.metrics->render(), "vllm:request_success_total{engine=\"0\",finished_reason=\"" + reason + "\",model_name=\"tiny\"}");
+}
+
+GenerateRequest read_by_caller(std::uint64_t salt, std::int32_t max_tokens) {
+  GenerateRequest request = make_request(make_prompt(5, salt), max_tokens);
+  request.end_known_by = GenerateRequest::EndKnownBy::kCaller;
+  return request;
+}
+
+// How an end by length is counted waits for whoever reads the text; its place in the queue does not.
+TEST_P(EndAtDepth, AnEndByLengthIsCountedAsTheCallerReadIt) {
+  EngineConfig config = small_config(GetParam());
+  config.max_queue = 1;
+  Bench bench(config);
+  const auto end_of = [&](std::uint64_t salt) {
+    const RequestId id = bench.submit(read_by_caller(salt, 3));
+    EXPECT_TRUE(bench.consumer.wait_finishes(salt));
+    EXPECT_EQ(bench.consumer.of(id).finishes.at(0).reason, FinishReason::kLength);
+    return id;
+  };
+  const RequestId stopped = end_of(1), at_length = end_of(2), gone = end_of(3), silent = end_of(4);
+  EXPECT_EQ(ended(bench, "length") + ended(bench, "stop"), 0);
+  bench.engine->finish(stopped);
+  bench.engine->settle(at_length);
+  bench.engine->cancel(gone);
+  for (const RequestId id : {stopped, at_length, gone}) {  // the first word counts
+    bench.engine->settle(id);
+    bench.engine->finish(id);
+  }
+  bench.engine->settle(RequestId{999});
+  (void)silent;
+  bench.engine->stop(5s);  // nobody will say more about the last
+  EXPECT_EQ(ended(bench, "stop"), 1);
+  EXPECT_EQ(ended(bench, "length"), 3);
+  EXPECT_EQ(ended(bench, "abort") + ended(bench, "error"), 0);
+  expect_all_free(bench);
+}
+
+// The stop string is found in a token before the last, and the engine hears of it when it has reached max_tokens already.
+TEST_P(EndAtDepth, AStopThatCrossesAnEndByLengthCountsAsStop) {
+  Bench bench(small_config(GetParam()));
+  bench.control->allow(2);
+  const RequestId id = bench.submit(read_by_caller(1, 3));
+  ASSERT_TRUE(bench.consumer.wait_tokens(2));
+  bench.control->wait_submitted(3);
+  bench.engine->finish(id);
+  bench.control->allow_all();
+  ASSERT_TRUE(bench.consumer.wait_finishes(1));
+  bench.engine->stop(5s);
+  EXPECT_EQ(ended(bench, "stop"), 1);
+  EXPECT_EQ(ended(bench, "length"), 0);
 }
 
 TEST_P(EndAtDepth, DrainLetsRunningRequestsEnd) {
@@ -180,7 +230,7 @@ TEST_P(EndAtDepth, DrainLetsRunningRequestsEnd) {
   ASSERT_TRUE(bench.consumer.wait_tokens(5));
   std::thread stopper([&] { bench.engine->stop(20s); });
   while (bench.engine->status().state != EngineStatus::State::kDraining) std::this_thread::yield();
-  const auto late = bench.engine->submit(make_request({1}, 1), true, bench.consumer.queue());
+  const auto late = bench.engine->submit(make_request({1}, 1), SeedSource::kRequest, bench.consumer.queue());
   ASSERT_FALSE(late.ok());
   EXPECT_EQ(late.error().code, ErrorCode::kUnavailable);
   EXPECT_NE(late.error().message.find("shutting down"), std::string::npos);
@@ -221,7 +271,7 @@ TEST_P(EndAtDepth, ShutdownWithoutGraceAbortsWithAReason) {
 
 TEST(EngineEnd, StatesBeforeStartAndAfterStop) {
   Bench bench(small_config(), false);
-  const auto early = bench.engine->submit(make_request({1}, 1), true, bench.consumer.queue());
+  const auto early = bench.engine->submit(make_request({1}, 1), SeedSource::kRequest, bench.consumer.queue());
   ASSERT_FALSE(early.ok());
   EXPECT_EQ(early.error().code, ErrorCode::kUnavailable);
   EXPECT_EQ(bench.engine->status().state, EngineStatus::State::kStarting);
@@ -275,7 +325,7 @@ TEST(EngineEnd, OneLogLinePerRequestWithAPrintableId) {
       EXPECT_EQ(log, "");
       continue;
     }
-    EXPECT_NE(log.find("request cmpl-7??[31mforged ended: length, 3 prompt tokens (0 cached), 4 output tokens"), std::string::npos) << log;
+    EXPECT_NE(log.find("request cmpl-7\\x0a\\x1b[31mforged ended: length, 3 prompt tokens (0 cached), 4 output tokens"), std::string::npos) << log;
     EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
   }
 }
@@ -289,7 +339,7 @@ TEST(EngineEnd, AFloodOfCommandsDoesNotStarveSteps) {
   std::atomic<bool> done = false;
   std::thread flood([&] {
     while (!done) {
-      const auto other = bench.engine->submit(make_request({5, 6}, 50), true, flood_events.queue());
+      const auto other = bench.engine->submit(make_request({5, 6}, 50), SeedSource::kRequest, flood_events.queue());
       if (other.ok()) bench.engine->cancel(other.value());
       flood_events.read();
     }

@@ -95,7 +95,7 @@ TEST_P(FailAtDepth, ThreeFailedStepsInARowFailTheEngineAndEveryRequest) {
   const EngineStatus status = bench.engine->status();
   EXPECT_EQ(status.state, EngineStatus::State::kFailed);
   EXPECT_NE(status.failure.find("3 steps in a row failed"), std::string::npos) << status.failure;
-  const auto refused = bench.engine->submit(make_request({1}, 1), true, bench.consumer.queue());
+  const auto refused = bench.engine->submit(make_request({1}, 1), SeedSource::kRequest, bench.consumer.queue());
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
   EXPECT_NE(refused.error().message.find("fell over"), std::string::npos);

@@ -23,7 +23,7 @@ struct Sent {
   bool may_be_aborted = false, may_break = false;
 };
 
-// One client thread: 250 requests, some cancelled at once or later, some with tiny limits, some that break.
+// One client thread: 250 requests, some cancelled at once or later, some that break, some whose ends by length the client settles.
 std::vector<Sent> run_client(Bench& bench, Consumer& consumer, std::uint64_t seed) {
   std::mt19937_64 rng(seed);
   const auto pick = [&rng](std::uint64_t n) { return rng() % n; };
@@ -34,9 +34,9 @@ std::vector<Sent> run_client(Bench& bench, Consumer& consumer, std::uint64_t see
     next.request.sampling.eos_token_ids = {static_cast<TokenId>(pick(kVocab))};
     next.request.priority = static_cast<std::int32_t>(pick(3));
     if (pick(8) == 0) next.request.sampling.prompt_logprobs = 0;
-    if (pick(6) == 0) next.request.timeout_seconds = 1e-4 * static_cast<double>(1 + pick(50));
-    next.may_be_aborted = next.request.timeout_seconds > 0;
-    const auto id = bench.engine->submit(next.request, true, consumer.queue());
+    if (pick(3) == 0) next.request.end_known_by = GenerateRequest::EndKnownBy::kCaller;
+    next.may_be_aborted = bench.config.request_timeout_seconds > 0;
+    const auto id = bench.engine->submit(next.request, SeedSource::kRequest, consumer.queue());
     if (!id.ok()) {
       EXPECT_EQ(id.error().code, ErrorCode::kResourceExhausted) << id.error().message;
       std::this_thread::yield();
@@ -54,6 +54,7 @@ std::vector<Sent> run_client(Bench& bench, Consumer& consumer, std::uint64_t see
       victim.may_be_aborted = true;
       bench.engine->cancel(victim.id);
     }
+    if (pick(3) == 0) bench.engine->settle(sent[pick(sent.size())].id);
     consumer.read();
   }
   return sent;
@@ -82,8 +83,9 @@ void check_client(Consumer& consumer, const std::vector<Sent>& sent, std::int32_
   }
 }
 
-TEST_P(RandomAtDepth, EveryRequestEndsOnceAndNothingStaysHeld) {
-  EngineConfig config = small_config(GetParam());
+void check_random_clients(std::int32_t depth, double timeout_seconds) {
+  EngineConfig config = small_config(depth);
+  config.request_timeout_seconds = timeout_seconds;
   config.scheduler.num_blocks = 20;
   config.scheduler.policy = SchedulingPolicy::kPriority;
   config.max_queue = 64;
@@ -115,6 +117,9 @@ TEST_P(RandomAtDepth, EveryRequestEndsOnceAndNothingStaysHeld) {
   EXPECT_EQ(sample(text, "vllm:e2e_request_latency_seconds_count{engine=\"0\",model_name=\"tiny\"}"), 1000);
 }
 
+TEST_P(RandomAtDepth, EveryRequestEndsOnceAndNothingStaysHeld) { check_random_clients(GetParam(), 0); }
+TEST_P(RandomAtDepth, SoItIsWithTinyTimeouts) { check_random_clients(GetParam(), 0.003); }
+
 // Stop in the middle of it: whoever was accepted still gets exactly one end.
 TEST_P(RandomAtDepth, StopInTheMiddleEndsEveryAcceptedRequestOnce) {
   Bench bench(small_config(GetParam()));
@@ -125,7 +130,7 @@ TEST_P(RandomAtDepth, StopInTheMiddleEndsEveryAcceptedRequestOnce) {
   for (std::size_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       while (true) {
-        const auto id = bench.engine->submit(make_request(make_prompt(9, t), 20), true, consumers[t].queue());
+        const auto id = bench.engine->submit(make_request(make_prompt(9, t), 20), SeedSource::kRequest, consumers[t].queue());
         if (id.ok())
           ++accepted[t];
         else if (id.error().code == ErrorCode::kUnavailable)

@@ -100,7 +100,7 @@ TEST(Engine, RefusesWhatCouldNeverRun) {
   config.scheduler.num_blocks = 4;
   Bench bench(config);
   const auto refusal = [&](GenerateRequest request) {
-    const auto id = bench.engine->submit(std::move(request), true, bench.consumer.queue());
+    const auto id = bench.engine->submit(std::move(request), SeedSource::kRequest, bench.consumer.queue());
     EXPECT_FALSE(id.ok());
     return id.ok() ? Error{} : id.error();
   };
@@ -122,7 +122,7 @@ TEST(Engine, QueueLimitRefusesOneMoreAndFreesPlacesAtTheEnd) {
   Bench bench(config);
   bench.control->hold();
   for (int i = 0; i < 3; ++i) bench.submit(make_request({1, 2}, 2));
-  const auto refused = bench.engine->submit(make_request({1, 2}, 2), true, bench.consumer.queue());
+  const auto refused = bench.engine->submit(make_request({1, 2}, 2), SeedSource::kRequest, bench.consumer.queue());
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
   EXPECT_NE(refused.error().message.find("limit is 3"), std::string::npos) << refused.error().message;
@@ -143,8 +143,8 @@ TEST(Engine, SeedsAreDrawnFromTheServersSeedUnlessGiven) {
     Bench bench(config);
     GenerateRequest request = make_request({1, 2, 3}, 1);
     request.sampling.seed = 77;
-    for (const bool given : {false, false, true}) {
-      EXPECT_TRUE(bench.engine->submit(request, given, bench.consumer.queue()).ok());
+    for (const SeedSource source : {SeedSource::kEngine, SeedSource::kEngine, SeedSource::kRequest}) {
+      EXPECT_TRUE(bench.engine->submit(request, source, bench.consumer.queue()).ok());
     }
     EXPECT_TRUE(bench.consumer.wait_finishes(3));
     return bench.control->seeds();

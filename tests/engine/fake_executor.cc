@@ -131,7 +131,7 @@ RowResult FakeExecutor::run_row(const RowPlan& plan, const std::function<bool(Re
   if (broken && broken(plan.request)) {
     out.token.reset();
     out.prompt_logprobs.clear();
-    out.failure = "the logits are not numbers";
+    out.failure = Error{ErrorCode::kInternal, "the logits are not numbers", {}};
   }
   return out;
 }
@@ -173,7 +173,7 @@ Bench::Bench(EngineConfig settings, bool start)
 }
 
 RequestId Bench::submit(GenerateRequest request) {
-  auto id = engine->submit(std::move(request), true, consumer.queue());
+  auto id = engine->submit(std::move(request), SeedSource::kRequest, consumer.queue());
   EXPECT_TRUE(id.ok()) << id.error().message;
   return id.ok() ? id.value() : RequestId::none();
 }

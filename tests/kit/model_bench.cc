@@ -86,7 +86,7 @@ RunResult run_all(runner::ModelRunner& runner, Scheduler& scheduler, std::vector
       }
       for (auto& p : o.prompt_logprobs) f.prompt_logprobs.push_back(std::move(p));
       if (o.first_scheduled) f.num_cached = o.num_cached_tokens;
-      if (o.finish.has_value()) f.error = o.finish->error;
+      if (o.finish.has_value() && o.finish->error.has_value()) f.error = o.finish->error->message;
     }
   }
   out.stats = scheduler.stats();

@@ -64,7 +64,8 @@ double uncertainty(const SamplerRequest& r) {
   double largest = 1.0;
   for (const float z : r.logits)
     if (std::isfinite(z)) largest = std::max(largest, static_cast<double>(std::fabs(z)));
-  const bool exact = r.params.logit_bias.empty() && !r.params.has_penalties();
+  const bool penalised = r.params.presence_penalty != 0.0 || r.params.frequency_penalty != 0.0 || r.params.repetition_penalty != 1.0;
+  const bool exact = r.params.logit_bias.empty() && !penalised;
   const double weights = std::ldexp(static_cast<double>(r.logits.size()), -ops::kWeightBits + 1);  // each weight rounds to 2^-44
   const double temperature = r.params.greedy() ? 1.0 : r.params.temperature;
   return weights + 1e-12 + (exact ? 0.0 : 4.0 * 0x1p-24 * 3.0 * (largest + 8.0) / temperature);

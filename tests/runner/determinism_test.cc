@@ -30,6 +30,7 @@ struct Scenario {
   bool prefix_caching = false;
   std::optional<DType> kv = {};  // of the cache; else the model's
   bool twice = false;  // run the subjects first once, so that the second time hits the prefix cache
+  int contradictions = 0;  // sequences whose parameters leave no token, at their first output and at their second
 };
 
 std::vector<TokenId> random_prompt(std::mt19937_64& rng, std::size_t n) {
@@ -46,6 +47,21 @@ SequenceSpec spec_of(std::uint64_t id, std::vector<TokenId> prompt, double tempe
   p->max_tokens = outputs;
   p->ignore_eos = true;
   p->logprobs = 4;
+  return SequenceSpec{.id = RequestId{id}, .prompt = std::move(prompt), .sampling = p, .arrival = id};
+}
+
+// Even ids: one token is allowed, and never after itself. Odd ids: the tokens that are allowed are the end tokens that min_tokens masks.
+SequenceSpec contradiction(std::uint64_t id, std::vector<TokenId> prompt) {
+  auto p = std::make_shared<SamplingParams>();
+  p->max_tokens = 24;
+  p->seed = id;
+  p->allowed_token_ids = {5};
+  if (id % 2 == 0) {
+    p->bad_words = {{5, 5}};
+  } else {
+    p->stop_token_ids = {5};
+    p->min_tokens = 3;
+  }
   return SequenceSpec{.id = RequestId{id}, .prompt = std::move(prompt), .sampling = p, .arrival = id};
 }
 
@@ -82,12 +98,19 @@ Outcome run(const Scenario& setup, std::vector<SequenceSpec> mine = subjects(10)
   std::vector<SequenceSpec> all;
   auto rng = test::seeded_rng();
   for (int i = 0; i < setup.crowd; ++i) all.push_back(spec_of(100 + static_cast<std::uint64_t>(i), random_prompt(rng, 1 + rng() % static_cast<unsigned>(setup.crowd_prompt)), 1.0, setup.crowd_outputs));
-  const auto middle = static_cast<std::ptrdiff_t>(all.size() / 2);
+  for (int i = 0; i < setup.contradictions; ++i) all.insert(all.begin() + i, contradiction(500 + static_cast<std::uint64_t>(i), random_prompt(rng, 1 + rng() % 200)));
+  const auto middle = static_cast<std::ptrdiff_t>((all.size() + static_cast<std::size_t>(setup.contradictions)) / 2);
   all.insert(all.begin() + middle, mine.begin(), mine.end());
   auto result = test::run_all(*bench.runner, scheduler, all, setup.depth);
   EXPECT_TRUE(scheduler.check_integrity().ok());
   EXPECT_EQ(scheduler.stats().num_blocks_free, scheduler.stats().num_blocks_total);
   EXPECT_EQ(bench.device->allocations_after_seal(), 0u);
+  for (int i = 0; i < setup.contradictions; ++i) {
+    const test::FinishedSequence& failed = result.sequences[static_cast<std::size_t>(i)];
+    EXPECT_EQ(failed.tokens.size(), i % 2 == 0 ? 1u : 0u);
+    EXPECT_NE(failed.error.find("output token " + std::to_string(failed.tokens.size()) + ": "), std::string::npos) << failed.error;
+    EXPECT_NE(failed.error.find("leave no token"), std::string::npos) << failed.error;
+  }
   return {{result.sequences.begin() + middle, result.sequences.begin() + middle + kSubjects}, result.stats};
 }
 
@@ -117,6 +140,9 @@ TEST(D1, InACrowd) { expect_same(run(Scenario{.crowd = 60})); }
 TEST(D1, TwoThreads) { expect_same(run(Scenario{.threads = 2, .crowd = 20})); }
 TEST(D1, SplitBackend) { expect_same(run(Scenario{.backend = "CPU_SPLIT", .threads = 2, .budget = 256, .crowd = 30})); }
 TEST(D1, TwoStepsInFlight) { expect_same(run(Scenario{.depth = 2, .crowd = 20})); }
+TEST(D1, BesideContradictions) {
+  for (const std::int32_t depth : {1, 2}) expect_same(run(Scenario{.budget = 200, .depth = depth, .crowd = 6, .contradictions = 6}));
+}
 TEST(D1, BlockOf64) { expect_same(run(Scenario{.num_blocks = 256, .block_size = 64, .crowd = 10})); }
 
 const auto kEveryMode = ::testing::Combine(::testing::Values("CPU_UNIFIED", "CPU_SPLIT"), ::testing::Values("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"));

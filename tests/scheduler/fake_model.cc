@@ -202,7 +202,7 @@ RowResult FakeDevice::result_of(const RowPlan& row) {
   }
   if (!row.samples) return out;
   if (model_.fails(h)) {
-    out.failure = "logits are not finite";
+    out.failure = Error{ErrorCode::kInternal, "logits are not finite", {}};
     out.prompt_logprobs.clear();
     state.history.push_back(0);  // the row of the next step in flight still needs some token
     return out;

@@ -45,12 +45,12 @@ struct Rig {
     return *std::move(p);
   }
   // Every sampling row yields `token`.
-  std::vector<SequenceOutput> apply(const StepPlan& p, TokenId token = 7, const std::string& failure_of_first = "") {
+  std::vector<SequenceOutput> apply(const StepPlan& p, TokenId token = 7, const std::optional<Error>& failure_of_first = std::nullopt) {
     StepResult result{.step_id = p.step_id, .rows = {}};
     for (const RowPlan& row : p.rows) {
       RowResult r;
       r.request = row.request;
-      if (result.rows.empty() && !failure_of_first.empty()) {
+      if (result.rows.empty() && failure_of_first.has_value()) {
         r.failure = failure_of_first;
       } else if (row.samples) {
         r.token = token;

@@ -144,7 +144,7 @@ TEST(SchedulerPool, ASequenceThatOutgrowsThePoolEndsWithAnError) {
     ASSERT_TRUE(out[0].finish);
     EXPECT_EQ(out[0].token, 7);
     EXPECT_EQ(out[0].finish->reason, FinishReason::kError);
-    EXPECT_EQ(out[0].finish->error, "KV cache pool of 2 blocks is too small for this sequence at 9 tokens");
+    EXPECT_EQ(out[0].finish->error.value().message, "KV cache pool of 2 blocks is too small for this sequence at 9 tokens; ask for fewer");
     EXPECT_FALSE(rig.scheduler.has_work());
     EXPECT_EQ(rig.scheduler.stats().num_blocks_free, 2);
   }

@@ -163,7 +163,7 @@ class World {
     for (const SequenceOutput& out : scheduler_.fail_step(id, "device lost")) {
       const auto found = tracked_.find(out.id.value);
       if (found == tracked_.end() || found->second.ended) return fail("an output of nobody");
-      if (!out.finish || out.finish->reason != FinishReason::kError || out.finish->error != "device lost")
+      if (!out.finish || out.finish->reason != FinishReason::kError || out.finish->error.value().message != "device lost")
         return fail("a failed step ends its sequences with its error");
       found->second.ended = found->second.step_failed = true;
     }
@@ -185,7 +185,7 @@ class World {
     t.ended = true;
     ++counts_.finished;
     if (out.finish->reason == FinishReason::kError)
-      ++(out.finish->error.find("too small") != std::string::npos ? counts_.too_small : counts_.failures);
+      ++(out.finish->error.value().message.find("too small") != std::string::npos ? counts_.too_small : counts_.failures);
     if (out.finish->reason != t.alone.reason || out.finish->stop_token != t.alone.stop_token) return fail("ended otherwise than alone");
   }
 

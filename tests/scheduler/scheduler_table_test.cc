@@ -51,7 +51,7 @@ TEST(SchedulerAdd, RefusesAPromptThatOutgrowsThePoolWithItsFirstToken) {
   Scheduler s(c);
   const Status st = try_add(s, 32);
   ASSERT_FALSE(st.ok());
-  EXPECT_EQ(st.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_EQ(st.error().code, ErrorCode::kInvalidArgument) << "waiting would not help";
   EXPECT_THAT(st.error().message, HasSubstr("needs 3 KV blocks"));
   EXPECT_TRUE(try_add(s, 31).ok());
 }
@@ -246,15 +246,28 @@ TEST(SchedulerEnd, AFailedRowFailsAloneAndItsBlocksLeaveTheCache) {
   rig.add(2, Rig::tokens(20));  // shares the first block with 1
   StepPlan p = rig.plan();
   EXPECT_THAT(rows_of(p), ElementsAre("1:20+1*", "2:16+4*"));
-  const auto out = rig.apply(p, 7, "NaN");
+  const auto out = rig.apply(p, 7, Error{ErrorCode::kInternal, "NaN", {}});
   ASSERT_EQ(out.size(), 2u);
   ASSERT_TRUE(out[0].finish);
   EXPECT_EQ(out[0].finish->reason, FinishReason::kError);
-  EXPECT_EQ(out[0].finish->error, "NaN");
+  EXPECT_EQ(out[0].finish->error.value().message, "NaN");
   EXPECT_FALSE(out[0].token);
   EXPECT_FALSE(out[1].finish);
   rig.add(3, Rig::tokens(20));
   EXPECT_THAT(rows_of(rig.plan()), ElementsAre("2:20+1*", "3:0+20*"));
+}
+
+// Parameters that leave no token say nothing about what was computed: another request may go on using it.
+TEST(SchedulerEnd, ARowThatIsTheCallersMistakeFailsAloneAndItsBlocksStayCached) {
+  Rig rig(small());
+  rig.add(1, Rig::tokens(20));
+  rig.step();
+  const auto out = rig.apply(rig.plan(), 7, invalid("every token is masked", "bad_words"));
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(out[0].finish->reason, FinishReason::kError);
+  EXPECT_EQ(out[0].finish->error.value().code, ErrorCode::kInvalidArgument);
+  rig.add(2, Rig::tokens(20));
+  EXPECT_THAT(rows_of(rig.plan()), ElementsAre("2:16+4*"));
 }
 
 TEST(SchedulerEnd, AFailedStepEndsItsSequencesOnly) {
@@ -267,7 +280,7 @@ TEST(SchedulerEnd, AFailedStepEndsItsSequencesOnly) {
   const auto out = rig.scheduler.fail_step(p.step_id, "device lost");
   ASSERT_EQ(out.size(), 1u);
   EXPECT_EQ(out[0].id, RequestId{1});
-  EXPECT_EQ(out[0].finish->error, "device lost");
+  EXPECT_EQ(out[0].finish->error.value().message, "device lost");
   EXPECT_THAT(rows_of(rig.plan()), ElementsAre("2:0+20*")) << "nothing of the failed step is cached";
 }
 

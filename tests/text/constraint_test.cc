@@ -39,7 +39,7 @@ std::string random_output(Constraint& constraint, const Tokenizer& tokenizer, st
     const TokenId eos = tokenizer.facts().eos.value();
     const bool may_end = std::find(choices.begin(), choices.end(), eos) != choices.end();
     EXPECT_EQ(constraint.is_accepting().value(), may_end);
-    if (may_end && (choices.size() == 1 || n > 40 || rng() % 4 == 0)) return tokenizer.decode(ids, false).value();
+    if (may_end && (choices.size() == 1 || n > 40 || rng() % 4 == 0)) return tokenizer.decode(ids, SpecialTokens::kKeep).value();
     const TokenId id = choices[rng() % choices.size()];
     EXPECT_LT(id, tokenizer.facts().vocab_size);
     EXPECT_TRUE(id == eos || !tokenizer.is_special(id)) << id;
@@ -47,7 +47,7 @@ std::string random_output(Constraint& constraint, const Tokenizer& tokenizer, st
     EXPECT_TRUE(constraint.commit(id).ok());
     ids.push_back(id);
   }
-  return "unfinished: " + tokenizer.decode(ids, false).value();
+  return "unfinished: " + tokenizer.decode(ids, SpecialTokens::kKeep).value();
 }
 
 class Constraints : public testing::TestWithParam<std::string> {};

@@ -8,10 +8,10 @@ namespace quire::text::test {
 namespace {
 
 // Valid UTF-8 is what encode() accepts.
-bool is_valid(const Tokenizer& tokenizer, const std::string& text) { return tokenizer.encode(text, false).ok(); }
+bool is_valid(const Tokenizer& tokenizer, const std::string& text) { return tokenizer.encode(text, AddSpecialTokens::kNo).ok(); }
 
-std::string join(const std::shared_ptr<const Tokenizer>& tokenizer, std::span<const TokenId> prompt, std::span<const TokenId> output, bool skip) {
-  IncrementalDetokenizer pieces(tokenizer, prompt, skip);
+std::string join(const std::shared_ptr<const Tokenizer>& tokenizer, std::span<const TokenId> prompt, std::span<const TokenId> output, SpecialTokens special) {
+  IncrementalDetokenizer pieces(tokenizer, prompt, special);
   std::string all;
   for (const TokenId id : output) {
     const std::string piece = pieces.push(id);
@@ -33,7 +33,7 @@ TEST_P(Detokenizer, RandomTokensGiveTheWholeText) {
   const auto vocab = static_cast<std::uint64_t>(tokenizer->facts().vocab_size);
   int num_checked = 0;
   for (int round = 0; round < 3000; ++round) {
-    const bool skip = round % 2 == 0;
+    const SpecialTokens special = round % 2 == 0 ? SpecialTokens::kSkip : SpecialTokens::kKeep;
     std::vector<TokenId> ids(1 + rng() % 60);
     // Low ids are bytes and control tokens: they get more than their share.
     for (auto& id : ids) {
@@ -42,9 +42,9 @@ TEST_P(Detokenizer, RandomTokensGiveTheWholeText) {
     }
     const std::size_t prompt_len = rng() % (ids.size() + 1);
     const auto prompt = std::span(ids).first(prompt_len);
-    const std::string before = tokenizer->decode(prompt, skip).value();
-    const std::string all = tokenizer->decode(ids, skip).value();
-    const std::string pieces = join(tokenizer, prompt, std::span(ids).subspan(prompt_len), skip);
+    const std::string before = tokenizer->decode(prompt, special).value();
+    const std::string all = tokenizer->decode(ids, special).value();
+    const std::string pieces = join(tokenizer, prompt, std::span(ids).subspan(prompt_len), special);
     // Without a clean end of the prompt the difference is not defined.
     if (before.ends_with("\xEF\xBF\xBD") || !all.starts_with(before)) continue;
     // Nor where the prompt is a lone space byte: it decodes to nothing, and would turn bad with a bad byte behind it.
@@ -58,12 +58,12 @@ TEST_P(Detokenizer, RandomTokensGiveTheWholeText) {
 TEST_P(Detokenizer, RealTextAtEverySplit) {
   const auto tokenizer = load(GetParam());
   const std::string text = "Größe 😀😃 世界, and  two spaces\n\n日本 end 👩‍👩‍👧";
-  const auto ids = tokenizer->encode(text, true).value();
-  const std::string all = tokenizer->decode(ids, true).value();
+  const auto ids = tokenizer->encode(text, AddSpecialTokens::kYes).value();
+  const std::string all = tokenizer->decode(ids, SpecialTokens::kSkip).value();
   for (std::size_t n = 0; n <= ids.size(); ++n) {
     const auto prompt = std::span(ids).first(n);
-    const std::string before = tokenizer->decode(prompt, true).value();
-    const std::string pieces = join(tokenizer, prompt, std::span(ids).subspan(n), true);
+    const std::string before = tokenizer->decode(prompt, SpecialTokens::kSkip).value();
+    const std::string pieces = join(tokenizer, prompt, std::span(ids).subspan(n), SpecialTokens::kSkip);
     EXPECT_TRUE(all.ends_with(pieces)) << n << " '" << pieces << "'";
     if (all.starts_with(before)) {
       EXPECT_EQ(before + pieces, all) << n;
@@ -80,7 +80,7 @@ TEST_P(Detokenizer, LongStreamsTakeLinearTime) {
   const auto vocab = static_cast<std::uint64_t>(tokenizer->facts().vocab_size);
   const auto seconds = [&](std::size_t count, const std::vector<TokenId>& from) {
     const auto begin = std::chrono::steady_clock::now();
-    IncrementalDetokenizer pieces(tokenizer, {}, true);
+    IncrementalDetokenizer pieces(tokenizer, {}, SpecialTokens::kSkip);
     std::size_t bytes = 0;
     for (std::size_t n = 0; n < count; ++n) bytes += pieces.push(from[n % from.size()]).size();
     bytes += pieces.finish().size();
@@ -101,9 +101,9 @@ TEST_P(Detokenizer, LongStreamsTakeLinearTime) {
 TEST(Detokenizer, HalfCharactersAreHeldBack) {
   for (const std::string name : {"gsm_tiny", "llama_like", "spm_like"}) {
     const auto tokenizer = load(name);
-    const auto ids = tokenizer->encode("a\xF0\x9F\x98\x80", false).value();
+    const auto ids = tokenizer->encode("a\xF0\x9F\x98\x80", AddSpecialTokens::kNo).value();
     ASSERT_GE(ids.size(), 5u);
-    IncrementalDetokenizer pieces(tokenizer, {}, true);
+    IncrementalDetokenizer pieces(tokenizer, {}, SpecialTokens::kSkip);
     std::string all;
     for (std::size_t n = 0; n + 1 < ids.size(); ++n) {
       all += pieces.push(ids[n]);
@@ -114,26 +114,26 @@ TEST(Detokenizer, HalfCharactersAreHeldBack) {
     all += pieces.finish();
     EXPECT_EQ(all, "a\xF0\x9F\x98\x80");
 
-    IncrementalDetokenizer cut(tokenizer, {}, true);
+    IncrementalDetokenizer cut(tokenizer, {}, SpecialTokens::kSkip);
     std::string half;
     for (std::size_t n = 0; n + 1 < ids.size(); ++n) half += cut.push(ids[n]);
     half += cut.finish();
-    EXPECT_EQ(half, tokenizer->decode(std::span(ids).first(ids.size() - 1), true).value()) << "finish() gives the rest";
+    EXPECT_EQ(half, tokenizer->decode(std::span(ids).first(ids.size() - 1), SpecialTokens::kSkip).value()) << "finish() gives the rest";
   }
 }
 
 TEST(Detokenizer, PromptEndingInHalfACharacter) {
   for (const std::string name : {"gsm_tiny", "llama_like", "spm_like"}) {
     const auto tokenizer = load(name);
-    const auto ids = tokenizer->encode("prompt \xF0\x9F\x98\x80 tail", false).value();
-    const auto head = tokenizer->encode("prompt ", false).value();
+    const auto ids = tokenizer->encode("prompt \xF0\x9F\x98\x80 tail", AddSpecialTokens::kNo).value();
+    const auto head = tokenizer->encode("prompt ", AddSpecialTokens::kNo).value();
     std::size_t first = 0;  // the first token of the character
-    while (tokenizer->decode(std::span(ids).first(first + 1), true).value().find("\xEF\xBF\xBD") == std::string::npos) ++first;
+    while (tokenizer->decode(std::span(ids).first(first + 1), SpecialTokens::kSkip).value().find("\xEF\xBF\xBD") == std::string::npos) ++first;
     for (std::size_t n = first + 1; n < first + 4; ++n) {
-      EXPECT_EQ(join(tokenizer, std::span(ids).first(n), std::span(ids).subspan(n), true), "\xF0\x9F\x98\x80 tail") << name << " " << n;
+      EXPECT_EQ(join(tokenizer, std::span(ids).first(n), std::span(ids).subspan(n), SpecialTokens::kSkip), "\xF0\x9F\x98\x80 tail") << name << " " << n;
       // The model goes on with something else: the prompt's broken character is not given out again.
-      const auto other = tokenizer->encode("x", false).value();
-      const std::string pieces = join(tokenizer, std::span(ids).first(n), other, true);
+      const auto other = tokenizer->encode("x", AddSpecialTokens::kNo).value();
+      const std::string pieces = join(tokenizer, std::span(ids).first(n), other, SpecialTokens::kSkip);
       EXPECT_NE(pieces.find('x'), std::string::npos);
       EXPECT_EQ(pieces.find("prompt"), std::string::npos);
       EXPECT_EQ(pieces.find("\xEF\xBF\xBD"), std::string::npos);
@@ -144,19 +144,19 @@ TEST(Detokenizer, PromptEndingInHalfACharacter) {
 TEST(Detokenizer, ByteRunsAreNotChangedByWhatFollowsThePrompt) {
   // In the library one bad byte turns a whole run of byte tokens bad; text that the client has already seen must stay.
   const auto tokenizer = load("spm_like");
-  const auto prompt = tokenizer->encode("x \xE4\xB8\x96", false).value();
+  const auto prompt = tokenizer->encode("x \xE4\xB8\x96", AddSpecialTokens::kNo).value();
   const TokenId bad = tokenizer->token_id("<0xFF>").value();
-  EXPECT_EQ(join(tokenizer, prompt, std::vector<TokenId>{bad}, true), "\xEF\xBF\xBD");
-  const auto more = tokenizer->encode("\xE7\x95\x8C", false).value();
-  EXPECT_EQ(join(tokenizer, prompt, std::span(more).last(3), true), "\xE7\x95\x8C");
+  EXPECT_EQ(join(tokenizer, prompt, std::vector<TokenId>{bad}, SpecialTokens::kSkip), "\xEF\xBF\xBD");
+  const auto more = tokenizer->encode("\xE7\x95\x8C", AddSpecialTokens::kNo).value();
+  EXPECT_EQ(join(tokenizer, prompt, std::span(more).last(3), SpecialTokens::kSkip), "\xE7\x95\x8C");
 }
 
 TEST(Detokenizer, LongByteRunsStream) {
   const auto tokenizer = load("spm_like");
   std::string text;
   for (int n = 0; n < 100; ++n) text += "\xE4\xB8\x96";
-  const auto ids = tokenizer->encode(text, false).value();
-  IncrementalDetokenizer pieces(tokenizer, {}, true);
+  const auto ids = tokenizer->encode(text, AddSpecialTokens::kNo).value();
+  IncrementalDetokenizer pieces(tokenizer, {}, SpecialTokens::kSkip);
   std::string all;
   std::size_t silent = 0, longest = 0;
   for (const TokenId id : ids) {
@@ -173,22 +173,22 @@ TEST(Detokenizer, LeadingSpaces) {
   const auto tokenizer = load("spm_like");
   const TokenId the = tokenizer->token_id("▁the").value();
   const TokenId bos = 1;
-  EXPECT_EQ(join(tokenizer, {}, std::vector<TokenId>{the, the}, true), "the the") << "the first word of a text has no space";
-  EXPECT_EQ(join(tokenizer, std::vector<TokenId>{the}, std::vector<TokenId>{the}, true), " the") << "but the answer to a prompt has";
-  EXPECT_EQ(join(tokenizer, std::vector<TokenId>{bos}, std::vector<TokenId>{the}, true), "the");
-  EXPECT_EQ(join(tokenizer, std::vector<TokenId>{the, bos}, std::vector<TokenId>{the}, true), " the");
+  EXPECT_EQ(join(tokenizer, {}, std::vector<TokenId>{the, the}, SpecialTokens::kSkip), "the the") << "the first word of a text has no space";
+  EXPECT_EQ(join(tokenizer, std::vector<TokenId>{the}, std::vector<TokenId>{the}, SpecialTokens::kSkip), " the") << "but the answer to a prompt has";
+  EXPECT_EQ(join(tokenizer, std::vector<TokenId>{bos}, std::vector<TokenId>{the}, SpecialTokens::kSkip), "the");
+  EXPECT_EQ(join(tokenizer, std::vector<TokenId>{the, bos}, std::vector<TokenId>{the}, SpecialTokens::kSkip), " the");
 }
 
 TEST(Detokenizer, SpecialAndUnknownTokens) {
   const auto tokenizer = load("gsm_tiny");
-  const auto hi = tokenizer->encode("hi", false).value();
+  const auto hi = tokenizer->encode("hi", AddSpecialTokens::kNo).value();
   std::vector<TokenId> output = hi;
   output.push_back(2);
   output.insert(output.end(), {-1, tokenizer->facts().vocab_size, 2147483647});
   output.insert(output.end(), hi.begin(), hi.end());
-  EXPECT_EQ(join(tokenizer, {}, output, true), "hihi");
-  EXPECT_EQ(join(tokenizer, {}, output, false), "hi<|im_end|>hi");
-  EXPECT_EQ(join(tokenizer, std::vector<TokenId>{-5, 1 << 30}, hi, true), "hi");
+  EXPECT_EQ(join(tokenizer, {}, output, SpecialTokens::kSkip), "hihi");
+  EXPECT_EQ(join(tokenizer, {}, output, SpecialTokens::kKeep), "hi<|im_end|>hi");
+  EXPECT_EQ(join(tokenizer, std::vector<TokenId>{-5, 1 << 30}, hi, SpecialTokens::kSkip), "hi");
 }
 
 }  // namespace

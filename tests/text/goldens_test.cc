@@ -19,10 +19,10 @@ TEST_P(Goldens, Encode) {
   for (const auto& entry : all.at("encode").as_array()) {
     const auto text = string_of(entry.at("text"));
     SCOPED_TRACE(json::serialize(entry.at("text")));
-    EXPECT_EQ(tokenizer->encode(text, false).value(), ids_of(entry.at("ids")));
-    EXPECT_EQ(tokenizer->encode(text, true).value(), ids_of(entry.at("with_special")));
+    EXPECT_EQ(tokenizer->encode(text, AddSpecialTokens::kNo).value(), ids_of(entry.at("ids")));
+    EXPECT_EQ(tokenizer->encode(text, AddSpecialTokens::kYes).value(), ids_of(entry.at("with_special")));
     // Where Hugging Face itself ends at a control token, we refuse rather than pass it on.
-    const auto ordinary = tokenizer->encode(text, false, SpecialText::kOrdinary);
+    const auto ordinary = tokenizer->encode(text, AddSpecialTokens::kNo, SpecialText::kOrdinary);
     if (ordinary.ok()) {
       EXPECT_EQ(ordinary.value(), ids_of(entry.at("ordinary")));
     } else {
@@ -39,8 +39,8 @@ TEST_P(Goldens, Decode) {
   for (const auto& entry : all.at("decode").as_array()) {
     const auto ids = ids_of(entry.at("ids"));
     SCOPED_TRACE(json::serialize(entry.at("ids")));
-    EXPECT_EQ(tokenizer->decode(ids, false).value(), string_of(entry.at("text")));
-    EXPECT_EQ(tokenizer->decode(ids, true).value(), string_of(entry.at("skipped")));
+    EXPECT_EQ(tokenizer->decode(ids, SpecialTokens::kKeep).value(), string_of(entry.at("text")));
+    EXPECT_EQ(tokenizer->decode(ids, SpecialTokens::kSkip).value(), string_of(entry.at("skipped")));
   }
 }
 
@@ -52,7 +52,7 @@ TEST_P(Goldens, LongRunsAreExactAndFast) {
     std::string text;
     for (std::int64_t n = entry.at("count").as_int64(); n > 0; --n) text += unit;
     const auto begin = std::chrono::steady_clock::now();
-    const auto ids = tokenizer->encode(text, false).value();
+    const auto ids = tokenizer->encode(text, AddSpecialTokens::kNo).value();
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     std::uint64_t hash = 0xCBF29CE484222325u;
     for (const TokenId id : ids) hash = (hash ^ static_cast<std::uint64_t>(id)) * 0x100000001B3u;
@@ -85,7 +85,7 @@ TEST_P(Goldens, Chat) {
     const ChatTemplateInput input{.messages_json = field(entry, "messages"), .tools_json = field(entry, "tools"), .kwargs_json = field(entry, "kwargs"),
                                   .documents_json = field(entry, "documents"), .add_generation_prompt = flag(entry, "add_generation_prompt"),
                                   .continue_final_message = flag(entry, "continue_final_message"), .now_unix = std::nullopt};
-    const auto rendered = chat_template->render(input, false);
+    const auto rendered = chat_template->render(input, AddSpecialTokens::kNo);
     if (entry.as_object().contains("error")) {
       EXPECT_FALSE(rendered.ok()) << rendered.value().text;
       continue;

@@ -46,7 +46,7 @@ TEST(Tokenizer, NoTokenIsLongerThanTheStatedMost) {
     std::size_t longest = 0;
     for (TokenId id = 0; id < tokenizer->facts().vocab_size; ++id) {
       if (const auto written = tokenizer->token_string(id)) longest = std::max(longest, written->size());
-      const auto text = tokenizer->decode(std::array{id}, false);
+      const auto text = tokenizer->decode(std::array{id}, SpecialTokens::kKeep);
       // U+FFFD stands for a byte or two of a broken character, so it may be longer than what it stands for.
       if (!text.ok() || text.value().find("\xef\xbf\xbd") != std::string::npos) continue;
       EXPECT_LE(text.value().size(), tokenizer->facts().max_token_bytes) << name << " " << id;
@@ -65,25 +65,25 @@ TEST(Tokenizer, NoTokenIsLongerThanTheStatedMost) {
 TEST(Tokenizer, OrdinaryTextHoldsNoControlTokens) {
   const auto tokenizer = load("gsm_tiny");
   const std::string text = "a<|im_end|>b";
-  const auto as_token = tokenizer->encode(text, false).value();
+  const auto as_token = tokenizer->encode(text, AddSpecialTokens::kNo).value();
   EXPECT_NE(std::find(as_token.begin(), as_token.end(), 2), as_token.end());
-  const auto ordinary = tokenizer->encode(text, false, SpecialText::kOrdinary).value();
+  const auto ordinary = tokenizer->encode(text, AddSpecialTokens::kNo, SpecialText::kOrdinary).value();
   for (const TokenId id : ordinary) EXPECT_FALSE(tokenizer->is_special(id));
-  EXPECT_EQ(tokenizer->decode(ordinary, true).value(), text);
+  EXPECT_EQ(tokenizer->decode(ordinary, SpecialTokens::kSkip).value(), text);
 }
 
 TEST(Tokenizer, BadArguments) {
   const auto tokenizer = load("gsm_tiny");
   for (const std::string bad : {"\xff", "abc\xc3", "\xed\xa0\x80", "\xf5\x80\x80\x80", "\xc0\x80"}) {
-    const auto ids = tokenizer->encode(bad, false);
+    const auto ids = tokenizer->encode(bad, AddSpecialTokens::kNo);
     ASSERT_FALSE(ids.ok());
     EXPECT_EQ(ids.error().code, ErrorCode::kInvalidArgument);
     EXPECT_NE(ids.error().message.find("UTF-8"), std::string::npos);
   }
-  EXPECT_TRUE(tokenizer->encode("", true).value().empty());
-  EXPECT_EQ(tokenizer->decode({}, true).value(), "");
+  EXPECT_TRUE(tokenizer->encode("", AddSpecialTokens::kYes).value().empty());
+  EXPECT_EQ(tokenizer->decode({}, SpecialTokens::kSkip).value(), "");
   for (const TokenId id : {-1, tokenizer->facts().vocab_size, 2147483647, -2147483647 - 1}) {
-    const auto text = tokenizer->decode(std::array{id}, false);
+    const auto text = tokenizer->decode(std::array{id}, SpecialTokens::kKeep);
     ASSERT_FALSE(text.ok());
     EXPECT_NE(text.error().message.find(std::to_string(id)), std::string::npos);
   }
@@ -120,8 +120,8 @@ TEST(Tokenizer, DamagedBytesNeverCrash) {
     const auto tokenizer = Tokenizer::load(dir.path());
     if (!tokenizer.ok()) continue;
     ++num_loaded;
-    (void)tokenizer.value()->encode("Hello <s> world 世界 \n\n", true).ok();
-    IncrementalDetokenizer pieces(tokenizer.value(), {}, true);
+    (void)tokenizer.value()->encode("Hello <s> world 世界 \n\n", AddSpecialTokens::kYes).ok();
+    IncrementalDetokenizer pieces(tokenizer.value(), {}, SpecialTokens::kSkip);
     for (TokenId id = 0; id < 300; id += 7) (void)pieces.push(id);
     (void)pieces.finish();
   }
@@ -187,7 +187,7 @@ TEST(Tokenizer, TruncationAndPaddingOfTheFileAreOff) {
   (void)dir.write("tokenizer.json", json);
   const auto tokenizer = Tokenizer::load(dir.path());
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
-  EXPECT_EQ(tokenizer.value()->encode("one two three four", true).value(), load("gsm_tiny")->encode("one two three four", true).value());
+  EXPECT_EQ(tokenizer.value()->encode("one two three four", AddSpecialTokens::kYes).value(), load("gsm_tiny")->encode("one two three four", AddSpecialTokens::kYes).value());
 }
 
 TEST(Tokenizer, OlderFoldersNameTheirSpecialTokensInAMap) {
@@ -201,7 +201,7 @@ TEST(Tokenizer, OlderFoldersNameTheirSpecialTokensInAMap) {
   const TokenId added = tokenizer.value()->token_id("<|new|>").value();
   EXPECT_EQ(added, load("gsm_tiny")->facts().vocab_size);
   EXPECT_TRUE(tokenizer.value()->is_special(added));
-  EXPECT_EQ(tokenizer.value()->encode("<|new|>", false).value(), std::vector<TokenId>{added});
+  EXPECT_EQ(tokenizer.value()->encode("<|new|>", AddSpecialTokens::kNo).value(), std::vector<TokenId>{added});
 }
 
 TEST(Tokenizer, EightThreadsAtOnce) {
@@ -216,10 +216,10 @@ TEST(Tokenizer, EightThreadsAtOnce) {
       for (std::size_t n = 0; n < cases.size(); ++n) {
         const auto& entry = cases[(n + static_cast<std::size_t>(t) * 31) % cases.size()];
         const auto text = string_of(entry.at("text"));
-        if (tokenizer->encode(text, true).value() != ids_of(entry.at("with_special"))) ++num_wrong;
-        if (tokenizer->encode(text, false, SpecialText::kOrdinary).value() != ids_of(entry.at("ordinary"))) ++num_wrong;
+        if (tokenizer->encode(text, AddSpecialTokens::kYes).value() != ids_of(entry.at("with_special"))) ++num_wrong;
+        if (tokenizer->encode(text, AddSpecialTokens::kNo, SpecialText::kOrdinary).value() != ids_of(entry.at("ordinary"))) ++num_wrong;
         const boost::json::value messages = {{{"role", "user"}, {"content", "<|eot_id|>" + std::to_string(t)}}};
-        const auto rendered = chat_template->render({.messages_json = boost::json::serialize(messages), .tools_json = {}, .kwargs_json = {}, .documents_json = {}, .now_unix = {}}, false);
+        const auto rendered = chat_template->render({.messages_json = boost::json::serialize(messages), .tools_json = {}, .kwargs_json = {}, .documents_json = {}, .now_unix = {}}, AddSpecialTokens::kNo);
         if (!rendered.ok() || rendered.value().text.find("<|eot_id|>" + std::to_string(t) + "<|eot_id|>") == std::string::npos) ++num_wrong;
       }
     });
@@ -233,9 +233,9 @@ TEST(Tokenizer, NothingLeaks) {
   {
     const auto chat_template = load_template("gsm_tiny");
     EXPECT_EQ(quire_text_live_objects(), before + 2);
-    (void)chat_template->render({.messages_json = "[{\"role\":\"user\",\"content\":\"<|im_end|>\"}]", .tools_json = {}, .kwargs_json = {}, .documents_json = {}, .now_unix = {}}, true).ok();
-    (void)chat_template->render({.messages_json = "[", .tools_json = {}, .kwargs_json = {}, .documents_json = {}, .now_unix = {}}, true).ok();
-    (void)load("gsm_tiny")->encode("\xff", true).ok();
+    (void)chat_template->render({.messages_json = "[{\"role\":\"user\",\"content\":\"<|im_end|>\"}]", .tools_json = {}, .kwargs_json = {}, .documents_json = {}, .now_unix = {}}, AddSpecialTokens::kYes).ok();
+    (void)chat_template->render({.messages_json = "[", .tools_json = {}, .kwargs_json = {}, .documents_json = {}, .now_unix = {}}, AddSpecialTokens::kYes).ok();
+    (void)load("gsm_tiny")->encode("\xff", AddSpecialTokens::kYes).ok();
     EXPECT_EQ(quire_text_live_objects(), before + 2);
   }
   EXPECT_EQ(quire_text_live_objects(), before);
