@@ -26,7 +26,7 @@ class Runner {
     std::size_t next = 0, done = 0;
     while (done < requests.size()) {
       for (; next < requests.size() && running_.size() < kInFlight; ++next) {
-        const auto id = engine_.submit(std::move(requests[next]), true, events_);
+        const auto id = engine_.submit(std::move(requests[next]), engine::SeedSource::kRequest, events_);
         if (!id.ok()) return id.error();
         running_.emplace(id->value, next);
       }

@@ -274,7 +274,7 @@ Result<CheckedModel> load_checked(const Prepared& prepared, engine::Metrics& met
   timeline.lap("self-check");
   if (is_fp8(c.engine.kv_dtype)) {
     health.set_progress("measuring the FP8 KV cache");
-    const auto text = prepared.tokenizer->encode(builtin_text(), true);
+    const auto text = prepared.tokenizer->encode(builtin_text(), text::AddSpecialTokens::kYes);
     if (!text.ok()) return text.error();
     out.kv_gate = selfcheck::run_kv_gate({setup->runner, *memory.weights, *memory.kv, *out.runner}, text.value());
     QUIRE_LOG_INFO("KV gate: {}, {}: {}", out.kv_gate.summary(), seconds_text(out.kv_gate.seconds), out.kv_gate.passed() ? "passed" : "FAILED, " + out.kv_gate.failure());
