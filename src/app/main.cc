@@ -1,7 +1,8 @@
 // The program: parses the command line and hands over to one subcommand.
-#include <cstdio>
+#include <string>
 #include <variant>
 
+#include "commands/console.h"
 #include "commands/doctor.h"
 #include "commands/explain.h"
 #include "commands/plan.h"
@@ -20,28 +21,24 @@ struct Dispatch {
   int operator()(const quire::config::PlanCommand& c) const { return quire::commands::plan(c); }
   int operator()(const quire::config::DoctorCommand& c) const { return quire::commands::doctor(c); }
   int operator()(const quire::config::VersionCommand& c) const {
-    std::printf(c.json ? "{\"name\":\"quire\",\"version\":\"%s\"}\n" : "quire %s\n", quire::commands::kVersion);
-    return 0;
+    const std::string version = quire::commands::kVersion;
+    return quire::commands::print_answer("", c.json ? "{\"name\":\"quire\",\"version\":\"" + version + "\"}\n" : "quire " + version + "\n");
   }
-  int operator()(const quire::config::HelpCommand& c) const {
-    std::fwrite(c.text.data(), 1, c.text.size(), stdout);
-    return 0;
-  }
+  int operator()(const quire::config::HelpCommand& c) const { return quire::commands::print_answer("", c.text); }
   int operator()(const quire::config::FlagsDocCommand& c) const {
     const quire::Status written = quire::config::write_docs(c.folder);
-    if (written.ok()) return 0;
-    std::fprintf(stderr, "quire: error: %s\n", written.error().to_string().c_str());
-    return 1;
+    return written.ok() ? 0 : quire::commands::report_error("", written.error());
   }
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  quire::commands::prepare_standard_streams();
   const auto command = quire::config::parse_command_line(argc, argv);
   if (!command.ok()) {
-    std::fprintf(stderr, "quire: error: %s\n", command.error().to_string().c_str());
-    return quire::config::kUsageExitCode;
+    (void)quire::commands::report_error("", command.error());
+    return quire::config::kUsageExitCode;  // also for what is not built
   }
   return std::visit(Dispatch{}, command.value());
 }

@@ -7,18 +7,14 @@
 #include <cstdio>
 
 #include "base/log.h"
+#include "commands/console.h"
 #include "commands/kv_gate_report.h"
 #include "commands/startup.h"
 
 namespace quire::commands {
 namespace {
 
-constexpr int kFailure = 1;
-
-int report_error(const Error& error) {
-  std::fprintf(stderr, "quire doctor: error: %s\n", error.to_string().c_str());
-  return error.code == ErrorCode::kInvalidArgument ? config::kUsageExitCode : kFailure;
-}
+constexpr std::string_view kCommand = "doctor";
 
 std::string number(double x) {
   char text[32];
@@ -76,22 +72,21 @@ boost::json::object report_json(const selfcheck::Report& report) {
 int doctor(const config::DoctorCommand& command, const StartupSwitches& switches) {
   StartupTimeline timeline;
   const auto prepared = prepare(command.options, timeline);
-  if (!prepared.ok()) return report_error(prepared.error());
+  if (!prepared.ok()) return report_error(kCommand, prepared.error());
   engine::HealthMonitor health;
   engine::Metrics metrics(metrics_config(prepared->config));
   const auto model = load_checked(prepared.value(), metrics, health, timeline, switches);
-  if (!model.ok()) return report_error(model.error());
+  if (!model.ok()) return report_error(kCommand, model.error());
   const selfcheck::Report& report = model->report;
   QUIRE_LOG_INFO("start-up: {}", timeline.text());
+  std::string out = report_text(report) + kv_gate_text(model->kv_gate);
   if (command.options.boolean("json")) {
-    boost::json::object out{{"model", prepared->config.engine.model_arg}};
-    for (auto& [key, value] : report_json(report)) out[key] = value;
-    if (!model->kv_gate.layers.empty()) out["kv_gate"] = kv_gate_json(model->kv_gate);
-    std::printf("%s\n", boost::json::serialize(out).c_str());
-  } else {
-    std::printf("%s%s", report_text(report).c_str(), kv_gate_text(model->kv_gate).c_str());
+    boost::json::object document{{"model", prepared->config.engine.model_arg}};
+    for (auto& [key, value] : report_json(report)) document[key] = value;
+    if (!model->kv_gate.layers.empty()) document["kv_gate"] = kv_gate_json(model->kv_gate);
+    out = boost::json::serialize(document) + "\n";
   }
-  return report.passed() && model->kv_gate.passed() ? 0 : kFailure;
+  return print_answer(kCommand, out, report.passed() && model->kv_gate.passed() ? 0 : kFailureExitCode);
 }
 
 }  // namespace quire::commands

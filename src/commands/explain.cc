@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <boost/json/serialize.hpp>
-#include <cstdio>
 
 #include "base/suggest.h"
+#include "commands/console.h"
 #include "config/compilation.h"
 #include "config/resolve.h"
 #include "graph/mode.h"
@@ -13,7 +13,6 @@ namespace quire::commands {
 namespace {
 
 using Severity = config::Adjustment::Severity;
-constexpr int kFailure = 1;
 
 struct NamedMask {
   std::string_view word;
@@ -186,10 +185,7 @@ class Explainer {
   std::string asked_name_;  // in capitals; "": no name was given
 };
 
-int report(const Error& error) {
-  std::fprintf(stderr, "quire explain: error: %s\n", error.to_string().c_str());
-  return error.code == ErrorCode::kInvalidArgument ? config::kUsageExitCode : kFailure;
-}
+constexpr std::string_view kCommand = "explain";
 
 }  // namespace
 
@@ -202,15 +198,12 @@ Result<Explanation> make_explanation(const ExplainInputs& inputs) { return Expla
 
 int explain(const config::ExplainCommand& command) {
   const auto folders = config::locate_model(command.options);
-  if (!folders.ok()) return report(folders.error());
+  if (!folders.ok()) return report_error(kCommand, folders.error());
   auto facts = read_model_facts(folders->model_dir);
-  if (!facts.ok()) return report(facts.error());
+  if (!facts.ok()) return report_error(kCommand, facts.error());
   const auto explanation = make_explanation({command.options, command.device, config::process_variables(), std::move(facts).value()});
-  if (!explanation.ok()) return report(explanation.error());
-  const std::string out =
-      command.options.boolean("json") ? boost::json::serialize(explanation_json(explanation.value())) + "\n" : explanation_text(explanation.value());
-  std::fwrite(out.data(), 1, out.size(), stdout);
-  return 0;
+  if (!explanation.ok()) return report_error(kCommand, explanation.error());
+  return print_answer(kCommand, command.options.boolean("json") ? boost::json::serialize(explanation_json(explanation.value())) + "\n" : explanation_text(explanation.value()));
 }
 
 }  // namespace quire::commands

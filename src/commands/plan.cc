@@ -1,10 +1,10 @@
 #include "commands/plan.h"
 
 #include <boost/json/serialize.hpp>
-#include <cstdio>
 #include <string>
 #include <utility>
 
+#include "commands/console.h"
 #include "commands/memory_plan.h"
 #include "commands/model_files.h"
 #include "model/checkpoint.h"
@@ -13,12 +13,7 @@
 namespace quire::commands {
 namespace {
 
-constexpr int kFailure = 1;
-
-int report(const Error& error) {
-  std::fprintf(stderr, "quire plan: error: %s\n", error.to_string().c_str());
-  return error.code == ErrorCode::kInvalidArgument ? config::kUsageExitCode : kFailure;
-}
+constexpr std::string_view kCommand = "plan";
 
 // The headers must hold what the plan is made for.
 Status check_headers(const config::ResolvedConfig& c) {
@@ -48,10 +43,8 @@ Result<MemoryPlan> make_plan(const config::Options& options) {
 
 int plan(const config::PlanCommand& command) {
   const auto made = make_plan(command.options);
-  if (!made.ok()) return report(made.error());
-  const std::string out = command.options.boolean("json") ? boost::json::serialize(plan_json(made.value())) + "\n" : plan_text(made.value());
-  std::fwrite(out.data(), 1, out.size(), stdout);
-  return 0;
+  if (!made.ok()) return report_error(kCommand, made.error());
+  return print_answer(kCommand, command.options.boolean("json") ? boost::json::serialize(plan_json(made.value())) + "\n" : plan_text(made.value()));
 }
 
 }  // namespace quire::commands

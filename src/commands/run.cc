@@ -3,23 +3,18 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
-#include <cstdio>
 #include <string>
 
 #include "base/log.h"
+#include "commands/console.h"
 #include "commands/startup.h"
 
 namespace quire::commands {
 namespace {
 
-constexpr int kFailure = 1;
+constexpr std::string_view kCommand = "run";
 // No token for this long means that something is stuck; the answer so far has been printed.
 constexpr int kEventTimeoutMs = 600'000;
-
-int report(const Error& error) {
-  std::fprintf(stderr, "quire run: error: %s\n", error.to_string().c_str());
-  return error.code == ErrorCode::kInvalidArgument ? config::kUsageExitCode : kFailure;
-}
 
 Result<std::vector<TokenId>> prompt_tokens(const config::RunRequest& request, const Prepared& p) {
   if (!request.chat) return p.tokenizer->encode(request.prompt, text::AddSpecialTokens::kYes);
@@ -47,33 +42,43 @@ SamplingParams sampling(const config::RunRequest& request, const Prepared& p) {
   return s;
 }
 
+enum class Show : std::uint8_t { kPieces, kNothing };
+
 struct RunAnswer {
   std::string text;
-  engine::FinishEvent finish;
+  std::optional<engine::FinishEvent> finish;  // nullopt: nobody reads any more, so the rest was not made
 };
 
-// Prints pieces as they come unless `quiet`.
-Result<RunAnswer> follow(engine::EventQueue& events, text::IncrementalDetokenizer& detokenizer, const std::vector<TokenId>& ends, bool quiet) {
+// Prints pieces as they come, or leaves that to the caller.
+Result<RunAnswer> follow(engine::EventQueue& events, text::IncrementalDetokenizer& detokenizer, const std::vector<TokenId>& ends, Show how) {
   RunAnswer out;
   const auto show = [&](const std::string& piece) {
     out.text += piece;
-    if (quiet) return;
-    std::fwrite(piece.data(), 1, piece.size(), stdout);
-    std::fflush(stdout);
+    return how == Show::kPieces ? write_output(piece) : Result<Reader>(Reader::kThere);
   };
   while (events.wait(kEventTimeoutMs)) {
     for (const engine::AddressedEvent& e : events.drain()) {
+      Result<Reader> reader = Reader::kThere;
       if (const auto* token = std::get_if<engine::TokenEvent>(&e.event)) {
-        if (std::find(ends.begin(), ends.end(), token->token) == ends.end()) show(detokenizer.push(token->token));
+        if (std::find(ends.begin(), ends.end(), token->token) == ends.end()) reader = show(detokenizer.push(token->token));
       } else if (const auto* finish = std::get_if<engine::FinishEvent>(&e.event)) {
-        show(detokenizer.finish());
+        reader = show(detokenizer.finish());
         out.finish = *finish;
-        if (finish->error.has_value()) return *finish->error;
-        return out;
       }
+      if (!reader.ok()) return reader.error();
+      if (out.finish.has_value() && out.finish->error.has_value()) return *out.finish->error;
+      if (out.finish.has_value() || reader.value() == Reader::kGone) return out;
     }
   }
   return Error{ErrorCode::kInternal, "no token for 10 minutes", {}};
+}
+
+std::string answer_json(const Prepared& p, const RunAnswer& answer) {
+  const boost::json::object out{{"model", p.config.api.served_names.front()},
+                                {"text", answer.text},
+                                {"finish_reason", finish_reason_name(answer.finish->reason)},
+                                {"usage", {{"prompt_tokens", answer.finish->num_prompt_tokens}, {"completion_tokens", answer.finish->num_output_tokens}}}};
+  return boost::json::serialize(out) + "\n";
 }
 
 }  // namespace
@@ -81,13 +86,14 @@ Result<RunAnswer> follow(engine::EventQueue& events, text::IncrementalDetokenize
 int run(const config::RunCommand& command, const StartupSwitches& switches) {
   StartupTimeline timeline;
   auto prepared = prepare(command.options, timeline);
-  if (!prepared.ok()) return report(prepared.error());
+  if (!prepared.ok()) return report_error(kCommand, prepared.error());
   const Prepared& p = prepared.value();
+  if (command.options.boolean("print-config")) return print_config(kCommand, command.options, p.config);
   auto tokens = prompt_tokens(command.request, p);
-  if (!tokens.ok()) return report(tokens.error());
+  if (!tokens.ok()) return report_error(kCommand, tokens.error());
   engine::HealthMonitor health;
   auto loaded = LoadedModel::load(p, std::make_shared<engine::Metrics>(metrics_config(p.config)), health, timeline, switches);
-  if (!loaded.ok()) return report(loaded.error());
+  if (!loaded.ok()) return report_error(kCommand, loaded.error());
   QUIRE_LOG_INFO("start-up: {}", timeline.text());
 
   engine::GenerateRequest request{.prompt = tokens.value(), .sampling = sampling(command.request, p), .client_id = "run"};
@@ -97,21 +103,12 @@ int run(const config::RunCommand& command, const StartupSwitches& switches) {
   ends.insert(ends.end(), request.sampling.stop_token_ids.begin(), request.sampling.stop_token_ids.end());
   auto events = std::make_shared<engine::EventQueue>();
   const auto id = loaded.value()->engine()->submit(std::move(request), command.request.seed.has_value() ? engine::SeedSource::kRequest : engine::SeedSource::kEngine, events);
-  if (!id.ok()) return report(id.error());
+  if (!id.ok()) return report_error(kCommand, id.error());
   const bool json = command.options.boolean("json");
   text::IncrementalDetokenizer detokenizer(p.tokenizer, tokens.value(), text::SpecialTokens::kSkip);
-  const auto answer = follow(*events, detokenizer, ends, json);
-  if (!answer.ok()) return report(answer.error());
-  if (json) {
-    const boost::json::object out{{"model", p.config.api.served_names.front()},
-                                  {"text", answer->text},
-                                  {"finish_reason", finish_reason_name(answer->finish.reason)},
-                                  {"usage", {{"prompt_tokens", answer->finish.num_prompt_tokens}, {"completion_tokens", answer->finish.num_output_tokens}}}};
-    std::printf("%s\n", boost::json::serialize(out).c_str());
-  } else {
-    std::printf("\n");
-  }
-  return 0;
+  const auto answer = follow(*events, detokenizer, ends, json ? Show::kNothing : Show::kPieces);
+  if (!answer.ok()) return report_error(kCommand, answer.error());
+  return print_answer(kCommand, json ? answer_json(p, answer.value()) : "\n");
 }
 
 }  // namespace quire::commands

@@ -4,8 +4,6 @@
 #include <signal.h>
 
 #include <atomic>
-#include <boost/json/serialize.hpp>
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <optional>
@@ -13,14 +11,14 @@
 
 #include "api/service.h"
 #include "base/log.h"
+#include "commands/console.h"
 #include "commands/startup.h"
-#include "config/print.h"
 #include "http/server.h"
 
 namespace quire::commands {
 namespace {
 
-constexpr int kFailure = 1;
+constexpr std::string_view kCommand = "serve";
 
 // SIGTERM and SIGINT are taken by the main thread alone; every other thread inherits the mask.
 sigset_t block_stop_signals() {
@@ -29,7 +27,6 @@ sigset_t block_stop_signals() {
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  signal(SIGPIPE, SIG_IGN);  // a client that went away is an error of its own write
   return set;
 }
 
@@ -37,11 +34,6 @@ std::optional<int> wait_signal(const sigset_t& set, std::chrono::milliseconds bo
   const timespec t{.tv_sec = bound.count() / 1000, .tv_nsec = bound.count() % 1000 * 1'000'000};
   const int got = sigtimedwait(&set, nullptr, &t);
   return got > 0 ? std::optional(got) : std::nullopt;
-}
-
-int report(const Error& error) {
-  std::fprintf(stderr, "quire serve: error: %s\n", error.to_string().c_str());
-  return error.code == ErrorCode::kInvalidArgument ? config::kUsageExitCode : kFailure;
 }
 
 // Work on another thread while the main thread listens for signals.
@@ -74,7 +66,7 @@ struct Parts {
 [[noreturn]] void leave_now(const char* why) {
   QUIRE_LOG_WARN("{}", why);
   spdlog::default_logger()->flush();
-  std::_Exit(kFailure);
+  std::_Exit(kFailureExitCode);
 }
 
 int run_until_signal(Parts& p, const sigset_t& set) {
@@ -86,7 +78,7 @@ int run_until_signal(Parts& p, const sigset_t& set) {
     const engine::EngineStatus status = p.model->engine()->status();
     if (status.state == engine::EngineStatus::State::kFailed) {
       QUIRE_LOG_ERROR("the engine failed: {}", status.failure);
-      return kFailure;
+      return kFailureExitCode;
     }
   }
 }
@@ -109,17 +101,14 @@ int serve(const config::ServeCommand& command, const StartupSwitches& switches) 
   StartupTimeline timeline;
   const sigset_t set = block_stop_signals();
   auto prepared = prepare(command.options, timeline);
-  if (!prepared.ok()) return report(prepared.error());
-  if (command.options.boolean("print-config")) {
-    std::printf("%s\n", boost::json::serialize(config::config_json(prepared->config)).c_str());
-    return 0;
-  }
+  if (!prepared.ok()) return report_error(kCommand, prepared.error());
+  if (command.options.boolean("print-config")) return print_config(kCommand, command.options, prepared->config);
   Parts p{.prepared = std::move(prepared).value()};
   p.metrics = std::make_shared<engine::Metrics>(metrics_config(p.prepared.config));
   p.service = std::make_shared<api::Service>(p.prepared.config.api, p.metrics, p.health);
   p.server = std::make_unique<http::Server>(p.prepared.config.http, p.service);
   const auto port = p.server->bind();
-  if (!port.ok()) return report(port.error());
+  if (!port.ok()) return report_error(kCommand, port.error());
   p.server->start();
   QUIRE_LOG_INFO("listening on {}; /ready answers 503 until the model is loaded", p.server->address());
   timeline.lap("listening");
@@ -138,7 +127,7 @@ int serve(const config::ServeCommand& command, const StartupSwitches& switches) 
   }
   if (failure.has_value()) {
     p.server->stop();
-    return report(*failure);
+    return report_error(kCommand, *failure);
   }
   p.health->attach(p.model->engine());
   p.service->attach(p.model->api_model(p.prepared));

@@ -1,5 +1,6 @@
 #include "commands/startup.h"
 
+#include <boost/json/serialize.hpp>
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
@@ -8,6 +9,7 @@
 #include "attention/cpu_kernels.h"
 #include "base/log.h"
 #include "commands/builtin_text.h"
+#include "commands/console.h"
 #include "commands/memory_plan.h"
 #include "commands/model_files.h"
 #include "commands/run_setup.h"
@@ -171,6 +173,10 @@ Result<Prepared> prepare(const config::Options& options, StartupTimeline& timeli
   log_lines(config::banner(resolved, kVersion));
   timeline.lap("resolution");
   return Prepared{std::move(resolved), run->machine, run->model_longest, std::move(tokenizer).value(), std::move(chat).value()};
+}
+
+int print_config(std::string_view command, const config::Options& options, const config::ResolvedConfig& config) {
+  return print_answer(command, options.boolean("json") ? boost::json::serialize(config::config_json(config)) + "\n" : config::config_text(config));
 }
 
 engine::MetricsConfig metrics_config(const config::ResolvedConfig& c) {

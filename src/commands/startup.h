@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -54,6 +55,9 @@ struct Prepared {
 };
 // Model files, tokenizer, resolution. Logs the banner.
 [[nodiscard]] Result<Prepared> prepare(const config::Options& options, StartupTimeline& timeline);
+
+// --print-config: what would run, one value a line, or one JSON document with --json. Returns the exit code.
+[[nodiscard]] int print_config(std::string_view command, const config::Options& options, const config::ResolvedConfig& config);
 
 // What a runner works in. Weights and pool are on the device, so it goes last.
 struct ModelMemory {
