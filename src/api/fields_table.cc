@@ -2,6 +2,7 @@
 #include <array>
 
 #include "api/fields.h"
+#include "scheduler/sampling_ranges.h"
 
 namespace quire::api {
 namespace {
@@ -11,8 +12,18 @@ using enum Fate;
 
 constexpr unsigned kGenerate = kCompletions | kChat;
 constexpr unsigned kAll = kCompletions | kChat | kTokenize | kDetokenize;
-constexpr double kInt32Max = 2147483647.0;
 constexpr std::string_view kNoStructure = "structured output is not built yet";
+using sampling_range::kInt32Max;
+
+constexpr FieldRule sampling(const SamplingRange& range) {
+  return {.name = range.name,
+          .endpoints = kGenerate,
+          .type = range.number == SamplingRange::Number::kInteger ? kInteger : kNumber,
+          .text = range.text,
+          .low = range.low,
+          .high = range.high,
+          .low_open = range.low_end == SamplingRange::LowEnd::kLeftOut};
+}
 
 constexpr std::array kRules = {
     // What to answer.
@@ -25,13 +36,13 @@ constexpr std::array kRules = {
     FieldRule{.name = "n", .endpoints = kGenerate, .type = kInteger, .text = "at least 1", .low = 1, .cap = Cap::kMaxN},
     FieldRule{.name = "echo", .endpoints = kGenerate, .type = kBool},
     // How tokens are chosen.
-    FieldRule{.name = "temperature", .endpoints = kGenerate, .type = kNumber, .text = "0 or more", .low = 0},
-    FieldRule{.name = "top_p", .endpoints = kGenerate, .type = kNumber, .text = "above 0 and at most 1", .low = 0, .high = 1, .low_open = true},
-    FieldRule{.name = "top_k", .endpoints = kGenerate, .type = kInteger, .text = "-1 or 0 (off), or 1 to 2147483647", .low = -1, .high = kInt32Max},
-    FieldRule{.name = "min_p", .endpoints = kGenerate, .type = kNumber, .text = "from 0 to 1", .low = 0, .high = 1},
-    FieldRule{.name = "presence_penalty", .endpoints = kGenerate, .type = kNumber, .text = "from -2 to 2", .low = -2, .high = 2},
-    FieldRule{.name = "frequency_penalty", .endpoints = kGenerate, .type = kNumber, .text = "from -2 to 2", .low = -2, .high = 2},
-    FieldRule{.name = "repetition_penalty", .endpoints = kGenerate, .type = kNumber, .text = "from 0.000001 to 1000000", .low = 1e-6, .high = 1e6},
+    sampling(sampling_range::kTemperature),
+    sampling(sampling_range::kTopP),
+    sampling(sampling_range::kTopK),
+    sampling(sampling_range::kMinP),
+    sampling(sampling_range::kPresencePenalty),
+    sampling(sampling_range::kFrequencyPenalty),
+    sampling(sampling_range::kRepetitionPenalty),
     FieldRule{.name = "seed", .endpoints = kGenerate, .type = kInteger, .text = "-9223372036854775808 to 9223372036854775807"},
     FieldRule{.name = "logit_bias", .endpoints = kGenerate, .type = kObject},
     FieldRule{.name = "allowed_token_ids", .endpoints = kGenerate, .type = kIntegers},

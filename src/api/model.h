@@ -24,7 +24,7 @@ struct Model {
   std::int32_t vocab_size = 0;       // of the model: every id the engine sees is below it
   std::int32_t max_model_len = 0;    // prompt + output, tokens
   std::int32_t max_logprobs = 20;    // -1: the whole vocabulary
-  std::vector<TokenId> eos_token_ids;  // config.json's
+  std::vector<TokenId> eos_token_ids;  // config.json's; like the tokenizer's and generation_config's, below vocab_size
   bool priority_scheduling = false;  // false: a priority other than 0 is refused
   std::string root;                  // the model argument, for /v1/models
   std::vector<std::string> relaxed;  // --relaxed items in force, shown in /v1/models

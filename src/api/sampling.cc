@@ -100,9 +100,9 @@ void add_end_tokens(const Model& model, const config::ApiSettings& settings, Sam
   ends.insert(ends.end(), settings.defaults.eos_token_ids.begin(), settings.defaults.eos_token_ids.end());
   std::optional<TokenId> primary = model.tokenizer->facts().eos;
   if (!primary && !ends.empty()) primary = ends.front();
-  if (primary && *primary < model.vocab_size) params.eos_token_ids.push_back(*primary);
+  if (primary) params.eos_token_ids.push_back(*primary);
   for (const TokenId end : ends) {
-    if (end == primary || end < 0 || end >= model.vocab_size) continue;
+    if (end == primary) continue;
     if (std::ranges::find(params.stop_token_ids, end) == params.stop_token_ids.end()) params.stop_token_ids.push_back(end);
   }
 }

@@ -29,6 +29,7 @@ struct Error {
   std::string message;
   std::string param;  // the flag or field, empty when there is none
 
+  // The message, after the flag or field unless it is named there already.
   [[nodiscard]] std::string to_string() const;
 };
 

@@ -3,26 +3,47 @@
 #include <utility>
 
 #include "base/log.h"
+#include "config/problems.h"
 
 namespace quire::commands {
+namespace {
+
+void read_json_files(ModelFiles& files, config::Problems& problems) {
+  auto spec = model::read_model_spec(files.folders.model_dir);
+  std::int64_t vocab_size = INT32_MAX;  // without config.json every id passes; the file is refused anyway
+  if (spec.ok()) {
+    files.spec = std::move(spec).value();
+    vocab_size = files.spec.vocab_size;
+  } else {
+    problems.add(spec.error());
+  }
+  if (!files.folders.generation_config_dir.has_value()) return;
+  auto generation = model::read_generation_defaults(*files.folders.generation_config_dir, vocab_size);
+  if (generation.ok())
+    files.generation = std::move(generation).value();
+  else
+    problems.add(generation.error());
+}
+
+}  // namespace
 
 Result<ModelFiles> read_model_files(const config::Options& options) {
   ModelFiles files;
+  config::Problems problems;
   auto environment = config::read_environment(config::process_variables());
-  if (!environment.ok()) return environment.error();
-  files.environment = std::move(environment).value();
-  QUIRE_RETURN_IF_ERROR(init_logging(files.environment.log_level.value_or("info")));
-  auto folders = config::locate_model(options);
-  if (!folders.ok()) return folders.error();
-  files.folders = std::move(folders).value();
-  auto spec = model::read_model_spec(files.folders.model_dir);
-  if (!spec.ok()) return spec.error();
-  files.spec = std::move(spec).value();
-  if (files.folders.generation_config_dir.has_value()) {
-    auto read = model::read_generation_defaults(*files.folders.generation_config_dir);
-    if (!read.ok()) return read.error();
-    files.generation = std::move(read).value();
+  if (environment.ok()) {
+    files.environment = std::move(environment).value();
+    QUIRE_RETURN_IF_ERROR(init_logging(files.environment.log_level.value_or("info")));
+  } else {
+    problems.add(environment.error());
   }
+  if (auto folders = config::locate_model(options); folders.ok()) {
+    files.folders = std::move(folders).value();
+    read_json_files(files, problems);
+  } else {
+    problems.add(folders.error());
+  }
+  if (!problems.empty()) return problems.to_error();
   return files;
 }
 

@@ -17,7 +17,7 @@ struct ModelFiles {
   model::ModelSpec spec;
   model::GenerationDefaults generation;
 };
-// Environment, logging, folders, config.json, generation_config.json.
+// Environment, logging, folders, config.json, generation_config.json. An error lists what is wrong with any of them.
 [[nodiscard]] Result<ModelFiles> read_model_files(const config::Options& options);
 
 struct ResolvedRun {

@@ -3,43 +3,78 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
+#include <algorithm>
 #include <string>
 
+#include "api/prompts.h"
+#include "api/sampling.h"
 #include "base/log.h"
 #include "commands/console.h"
 #include "commands/startup.h"
+#include "scheduler/sampling_ranges.h"
 
 namespace quire::commands {
 namespace {
+
+namespace json = boost::json;
 
 constexpr std::string_view kCommand = "run";
 // No token for this long means that something is stuck; the answer so far has been printed.
 constexpr int kEventTimeoutMs = 600'000;
 
-Result<std::vector<TokenId>> prompt_tokens(const config::RunRequest& request, const Prepared& p) {
-  if (!request.chat) return p.tokenizer->encode(request.prompt, text::AddSpecialTokens::kYes);
-  if (p.chat_template == nullptr) return invalid("this model has no chat template; give one with --chat-template or leave --chat out", "--chat");
-  text::ChatTemplateInput input;
-  input.messages_json = boost::json::serialize(boost::json::array{boost::json::object{{"role", "user"}, {"content", request.prompt}}});
-  auto rendered = p.chat_template->render(input, text::AddSpecialTokens::kNo);
-  if (!rendered.ok()) return rendered.error();
-  return std::move(rendered).value().tokens;
+// The command line as the API's request, so that prompt, sampling and limits follow the same rules here and there.
+json::object as_request(const config::RunCommand& command) {
+  const config::RunRequest& asked = command.request;
+  json::object out;
+  if (asked.chat) {
+    out["messages"] = json::array{json::object{{"role", "user"}, {"content", asked.prompt}}};
+  } else {
+    out["prompt"] = asked.prompt;
+  }
+  const auto put = [&](const SamplingRange& range, const auto& value) {
+    if (value.has_value()) out[json::string_view(range.name.data(), range.name.size())] = *value;
+  };
+  put(sampling_range::kTemperature, asked.temperature);
+  put(sampling_range::kTopP, asked.top_p);
+  put(sampling_range::kTopK, asked.top_k);
+  if (asked.seed.has_value()) out["seed"] = *asked.seed;
+  out["max_tokens"] = command.options.given("max-tokens") ? json::value(asked.max_tokens) : json::value(nullptr);  // null: the rest of the context
+  return out;
 }
 
-SamplingParams sampling(const config::RunRequest& request, const Prepared& p) {
-  const model::GenerationDefaults& d = p.config.api.defaults;
-  SamplingParams s;
-  s.temperature = request.temperature.value_or(d.temperature.value_or(1.0));
-  s.top_p = request.top_p.value_or(d.top_p.value_or(1.0));
-  s.top_k = static_cast<std::int32_t>(std::max<std::int64_t>(0, request.top_k.value_or(d.top_k.value_or(0))));
-  s.min_p = d.min_p.value_or(0.0);
-  s.repetition_penalty = d.repetition_penalty.value_or(1.0);
-  s.max_tokens = static_cast<std::int32_t>(request.max_tokens);
-  s.seed = static_cast<std::uint64_t>(request.seed.value_or(0));
-  s.eos_token_ids = p.config.model.eos_token_ids;
-  for (const TokenId id : d.eos_token_ids)
-    if (std::find(s.eos_token_ids.begin(), s.eos_token_ids.end(), id) == s.eos_token_ids.end()) s.stop_token_ids.push_back(id);  // as serve does
-  return s;
+Result<std::vector<TokenId>> prompt_tokens(const json::object& request, const api::Model& model, const config::ApiSettings& settings) {
+  const bool chat = request.contains("messages");
+  if (chat && model.chat_template == nullptr) return invalid("this model has no chat template; give one with --chat-template or leave --chat out", "--chat");
+  if (chat) {
+    auto messages = api::read_messages(request, model, settings);
+    if (!messages.ok()) return messages.error();
+    return std::move(messages->tokens);
+  }
+  auto prompts = api::read_prompts(request, model, 1, api::PromptText::kDrop);
+  if (!prompts.ok()) return prompts.error();
+  return std::move(prompts->front().tokens);
+}
+
+// Before anything large is loaded.
+Result<engine::GenerateRequest> make_request(const config::RunCommand& command, const Prepared& p) {
+  const config::ApiSettings& settings = p.config.api;
+  const auto model = api_model(p, nullptr);
+  const json::object fields = as_request(command);
+  auto tokens = prompt_tokens(fields, *model, settings);
+  if (!tokens.ok()) return tokens.error();
+  auto sampling = api::read_sampling(fields, api::kCompletions, *model, settings);
+  if (!sampling.ok()) return sampling.error();
+  const auto num_prompt = static_cast<std::int64_t>(tokens->size());
+  const auto room = api::fit_max_tokens(sampling.value(), num_prompt, *model, settings);
+  if (!room.ok() && num_prompt >= model->max_model_len) return invalid(room.error().message, "--prompt");
+  if (!room.ok())
+    return invalid("--max-tokens " + std::to_string(command.request.max_tokens) + ": the prompt has " + std::to_string(num_prompt) + " tokens and the context " + std::to_string(model->max_model_len) +
+                       ", so at most " + std::to_string(model->max_model_len - num_prompt) + " fit; without the flag the answer ends where the context does",
+                   "--max-tokens");
+  sampling->params.max_tokens = static_cast<std::int32_t>(std::min<std::int64_t>(room.value(), command.request.max_tokens));
+  if (sampling->params.max_tokens < command.request.max_tokens)
+    QUIRE_LOG_INFO("--max-tokens: {} instead of {}: that is what the context and generation_config.json leave", sampling->params.max_tokens, command.request.max_tokens);
+  return engine::GenerateRequest{.prompt = std::move(tokens).value(), .sampling = std::move(sampling->params), .client_id = "run"};
 }
 
 enum class Show : std::uint8_t { kPieces, kNothing };
@@ -74,11 +109,11 @@ Result<RunAnswer> follow(engine::EventQueue& events, text::IncrementalDetokenize
 }
 
 std::string answer_json(const Prepared& p, const RunAnswer& answer) {
-  const boost::json::object out{{"model", p.config.api.served_names.front()},
+  const json::object out{{"model", p.config.api.served_names.front()},
                                 {"text", answer.text},
                                 {"finish_reason", finish_reason_name(answer.finish->reason)},
                                 {"usage", {{"prompt_tokens", answer.finish->num_prompt_tokens}, {"completion_tokens", answer.finish->num_output_tokens}}}};
-  return boost::json::serialize(out) + "\n";
+  return json::serialize(out) + "\n";
 }
 
 }  // namespace
@@ -89,23 +124,21 @@ int run(const config::RunCommand& command, const StartupSwitches& switches) {
   if (!prepared.ok()) return report_error(kCommand, prepared.error());
   const Prepared& p = prepared.value();
   if (command.options.boolean("print-config")) return print_config(kCommand, command.options, p.config);
-  auto tokens = prompt_tokens(command.request, p);
-  if (!tokens.ok()) return report_error(kCommand, tokens.error());
+  auto made = make_request(command, p);
+  if (!made.ok()) return report_error(kCommand, made.error());
   engine::HealthMonitor health;
   auto loaded = LoadedModel::load(p, std::make_shared<engine::Metrics>(metrics_config(p.config)), health, timeline, switches);
   if (!loaded.ok()) return report_error(kCommand, loaded.error());
   QUIRE_LOG_INFO("start-up: {}", timeline.text());
 
-  engine::GenerateRequest request{.prompt = tokens.value(), .sampling = sampling(command.request, p), .client_id = "run"};
-  const auto room = p.config.engine.scheduler.max_model_len - static_cast<std::int32_t>(tokens->size());
-  request.sampling.max_tokens = std::max(1, std::min(request.sampling.max_tokens, room));
-  std::vector<TokenId> ends = request.sampling.eos_token_ids;
-  ends.insert(ends.end(), request.sampling.stop_token_ids.begin(), request.sampling.stop_token_ids.end());
+  const std::vector<TokenId> prompt = made->prompt;
+  std::vector<TokenId> ends = made->sampling.eos_token_ids;
+  ends.insert(ends.end(), made->sampling.stop_token_ids.begin(), made->sampling.stop_token_ids.end());
   auto events = std::make_shared<engine::EventQueue>();
-  const auto id = loaded.value()->engine()->submit(std::move(request), command.request.seed.has_value() ? engine::SeedSource::kRequest : engine::SeedSource::kEngine, events);
+  const auto id = loaded.value()->engine()->submit(std::move(made).value(), command.request.seed.has_value() ? engine::SeedSource::kRequest : engine::SeedSource::kEngine, events);
   if (!id.ok()) return report_error(kCommand, id.error());
   const bool json = command.options.boolean("json");
-  text::IncrementalDetokenizer detokenizer(p.tokenizer, tokens.value(), text::SpecialTokens::kSkip);
+  text::IncrementalDetokenizer detokenizer(p.tokenizer, prompt, text::SpecialTokens::kSkip);
   const auto answer = follow(*events, detokenizer, ends, json ? Show::kNothing : Show::kPieces);
   if (!answer.ok()) return report_error(kCommand, answer.error());
   return print_answer(kCommand, json ? answer_json(p, answer.value()) : "\n");

@@ -15,6 +15,7 @@
 #include "commands/run_setup.h"
 #include "commands/version.h"
 #include "config/print.h"
+#include "config/problems.h"
 #include "graph/mode.h"
 #include "model/checkpoint.h"
 #include "ops/cpu_kernels.h"
@@ -157,15 +158,24 @@ std::string StartupTimeline::text() const {
   return out + " = " + seconds_text(total_seconds());
 }
 
+// An end token that the model cannot make would never end anything. It is the sign of another model's tokenizer.
+Status check_end_token(const text::Tokenizer& tokenizer, const model::ModelSpec& spec) {
+  const auto eos = tokenizer.facts().eos;
+  if (!eos.has_value() || *eos < spec.vocab_size) return {};
+  return Error{ErrorCode::kCorrupt, "the tokenizer's eos_token is id " + std::to_string(*eos) + ", outside the model's vocabulary (0 to " + std::to_string(spec.vocab_size - 1) + "); is it another model's?", "--tokenizer"};
+}
+
 Result<Prepared> prepare(const config::Options& options, StartupTimeline& timeline) {
   const auto files = read_model_files(options);
   if (!files.ok()) return files.error();
   timeline.lap("configuration");
   auto tokenizer = text::Tokenizer::load(files->folders.tokenizer_dir);
-  if (!tokenizer.ok()) return tokenizer.error();
   timeline.lap("tokenizer");
-  auto run = resolve_run(options, files.value(), tokenizer.value()->facts().model_max_length);
-  if (!run.ok()) return run.error();
+  auto run = resolve_run(options, files.value(), tokenizer.ok() ? tokenizer.value()->facts().model_max_length : 0);
+  config::Problems problems;
+  problems.add(tokenizer.ok() ? check_end_token(*tokenizer.value(), files->spec) : Status(tokenizer.error()));
+  if (!run.ok()) problems.add(run.error());
+  if (!problems.empty()) return problems.to_error();
   config::ResolvedConfig& resolved = run->config;
   auto chat = text::ChatTemplate::load(files->folders.tokenizer_dir, tokenizer.value(), resolved.api.chat_template_text);
   if (!chat.ok()) return chat.error();
@@ -320,11 +330,11 @@ void LoadedModel::make_engine(const Prepared& prepared, std::unique_ptr<runner::
   engine_->start();
 }
 
-std::shared_ptr<const api::Model> LoadedModel::api_model(const Prepared& prepared) const {
+std::shared_ptr<const api::Model> api_model(const Prepared& prepared, std::shared_ptr<engine::Engine> engine) {
   const config::ResolvedConfig& c = prepared.config;
   return std::make_shared<const api::Model>(api::Model{.tokenizer = prepared.tokenizer,
                                                        .chat_template = prepared.chat_template,
-                                                       .engine = engine_,
+                                                       .engine = std::move(engine),
                                                        .vocab_size = c.model.vocab_size,
                                                        .max_model_len = c.engine.scheduler.max_model_len,
                                                        .max_logprobs = c.engine.max_logprobs,

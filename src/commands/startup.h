@@ -85,7 +85,6 @@ class LoadedModel {
   [[nodiscard]] static Result<std::unique_ptr<LoadedModel>> load(const Prepared& prepared, std::shared_ptr<engine::Metrics> metrics, engine::HealthMonitor& health,
                                                                  StartupTimeline& timeline, const StartupSwitches& switches = {});
   [[nodiscard]] const std::shared_ptr<engine::Engine>& engine() const { return engine_; }
-  [[nodiscard]] std::shared_ptr<const api::Model> api_model(const Prepared& prepared) const;
 
  private:
   LoadedModel() = default;
@@ -94,6 +93,9 @@ class LoadedModel {
   std::shared_ptr<ModelMemory> memory_;  // shared with the engine's executor
   std::shared_ptr<engine::Engine> engine_;
 };
+
+// What the API needs of the model. Without an engine it is enough for reading requests.
+[[nodiscard]] std::shared_ptr<const api::Model> api_model(const Prepared& prepared, std::shared_ptr<engine::Engine> engine);
 
 [[nodiscard]] engine::MetricsConfig metrics_config(const config::ResolvedConfig& config);
 

@@ -174,7 +174,7 @@ RunRequest run_request(const Options& options) {
   RunRequest request;
   request.prompt = options.text("prompt");
   request.chat = options.boolean("chat");
-  request.max_tokens = options.integer("max-tokens").value_or(128);
+  request.max_tokens = *options.integer("max-tokens");
   request.temperature = options.number("temperature");
   request.top_p = options.number("top-p");
   request.top_k = options.integer("top-k");

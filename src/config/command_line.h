@@ -25,7 +25,7 @@ struct ServeCommand {
 struct RunRequest {
   std::string prompt;
   bool chat = false;
-  std::int64_t max_tokens = 128;
+  std::int64_t max_tokens = 0;  // the flag's default when it is not given
   std::optional<double> temperature, top_p;
   std::optional<std::int64_t> top_k, seed;
 };

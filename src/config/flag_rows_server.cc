@@ -98,10 +98,10 @@ constexpr FlagRow kRows[] = {
     // One prompt
     {.name = "prompt", .help = "The prompt", .group = G::kRun, .audience = Audience::kRun},
     {.name = "chat", .kind = K::kBool, .fallback = "false", .help = "Send the prompt as a user message through the chat template", .group = G::kRun, .audience = Audience::kRun},
-    {.name = "max-tokens", .kind = K::kInt, .fallback = "128", .allowed = "1..1073741824", .help = "Tokens to make", .group = G::kRun, .audience = Audience::kRun},
-    {.name = "temperature", .kind = K::kFloat, .fallback = "from the model", .allowed = "0..1000000", .help = "0: greedy", .group = G::kRun, .audience = Audience::kRun},
-    {.name = "top-p", .kind = K::kFloat, .fallback = "from the model", .allowed = "0..1", .help = "Probability mass to sample from", .group = G::kRun, .audience = Audience::kRun},
-    {.name = "top-k", .kind = K::kInt, .fallback = "from the model", .allowed = "-1..2147483647", .help = "Tokens to sample from; 0 or -1: all", .group = G::kRun, .audience = Audience::kRun},
+    {.name = "max-tokens", .kind = K::kInt, .fallback = "128", .sampling = &sampling_range::kMaxTokens, .help = "Tokens to make at most; without this flag, fewer where the context ends", .group = G::kRun, .audience = Audience::kRun},
+    {.name = "temperature", .kind = K::kFloat, .fallback = "from the model", .sampling = &sampling_range::kTemperature, .help = "0: greedy", .group = G::kRun, .audience = Audience::kRun},
+    {.name = "top-p", .kind = K::kFloat, .fallback = "from the model", .sampling = &sampling_range::kTopP, .help = "Probability mass to sample from", .group = G::kRun, .audience = Audience::kRun},
+    {.name = "top-k", .kind = K::kInt, .fallback = "from the model", .sampling = &sampling_range::kTopK, .help = "Tokens to sample from", .group = G::kRun, .audience = Audience::kRun},
 
     // Program
     {.name = "config", .help = "YAML file of flags (key: value); the command line wins", .group = G::kProgram},

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "scheduler/sampling_ranges.h"
+
 namespace quire::config {
 
 enum class ValueKind : std::uint8_t {
@@ -59,6 +61,7 @@ struct FlagRow {
   ValueKind kind = ValueKind::kText;
   std::string_view fallback = {};  // default as text; typed getters read it when it is a value of `kind`
   std::string_view allowed = {};   // kChoice: "a|b"; kInt, kFloat, kIntList: inclusive range "lo..hi", either end may be missing
+  const SamplingRange* sampling = nullptr;  // kInt, kFloat: a sampling parameter, whose range is declared there instead of in `allowed`
   std::string_view words = {};     // words that kInt takes besides numbers: "auto|-1"
   std::string_view unbuilt = {};   // known values whose feature is not built yet (kHonoured rows)
   std::string_view neutral = {};   // kNotBuilt: values that ask for nothing, besides the default

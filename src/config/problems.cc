@@ -5,9 +5,11 @@ namespace quire::config {
 Error Problems::to_error() const {
   QUIRE_CHECK(!errors_.empty());
   if (errors_.size() == 1) return errors_.front();
-  Error joined = errors_.front();
-  joined.message = std::to_string(errors_.size()) + " problems:";
-  for (const Error& error : errors_) joined.message += "\n  - " + error.message;
+  Error joined{errors_.front().code, std::to_string(errors_.size()) + " problems:", {}};  // no one flag
+  for (const Error& error : errors_) {
+    joined.message += "\n  - ";
+    for (const char c : error.message) joined.message += c == '\n' ? std::string("\n    ") : std::string(1, c);  // an error that lists several itself
+  }
   return joined;
 }
 

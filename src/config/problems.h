@@ -18,7 +18,8 @@ class Problems {
   }
   [[nodiscard]] bool empty() const { return errors_.empty(); }
   [[nodiscard]] const std::vector<Error>& all() const { return errors_; }
-  // One problem: itself. Several: one Error whose message lists them, one per line. Never call when empty().
+  // One problem: itself. Several: one Error whose message lists them, one per line,
+  // and whose code is the first one's. Never call when empty().
   [[nodiscard]] Error to_error() const;
 
  private:

@@ -48,65 +48,78 @@ std::int64_t asked_length(Resolution& r) {
   return derived;
 }
 
-std::int64_t pool_bytes(Resolution& r) {
+// The KV pool and what its size comes from: that is what a message blames and what a user changes.
+struct Pool {
+  std::int64_t bytes = 0, blocks = 0;
+  std::string flag = "--kv-cache-memory-bytes";
+  std::string asked;  // "--num-gpu-blocks-override 3"; "": the machine's rule
+};
+
+// By --kv-cache-memory-bytes, VLLM_CPU_KVCACHE_SPACE, or a quarter of the free memory.
+Pool pool_of_bytes(Resolution& r) {
   const MachineFacts& machine = r.in.machine;
+  Pool pool;
   if (const auto bytes = r.in.options.integer("kv-cache-memory-bytes")) {
+    pool.bytes = *bytes;
+    pool.asked = r.in.options.spelling("kv-cache-memory-bytes") + " " + std::to_string(*bytes);
     if (machine.total_memory_bytes > 0 && *bytes > machine.total_memory_bytes) {
-      r.problems.add("--kv-cache-memory-bytes", r.in.options.spelling("kv-cache-memory-bytes") + " " + std::to_string(*bytes) + ": the machine has " +
-                                                    std::to_string(machine.total_memory_bytes) + " bytes of memory");
+      r.problems.add("--kv-cache-memory-bytes", pool.asked + ": the machine has " + std::to_string(machine.total_memory_bytes) + " bytes of memory");
     } else if (machine.free_memory_bytes > 0 && *bytes > machine.free_memory_bytes) {
       r.note(Severity::kWarning, "--kv-cache-memory-bytes",
              gib(*bytes) + " is more than the " + gib(machine.free_memory_bytes) + " that are free now");
     }
-    return *bytes;
+  } else if (const auto space = r.in.environment.kv_cache_gib) {
+    pool.bytes = *space * kGib;
+    pool.flag = "VLLM_CPU_KVCACHE_SPACE";
+    pool.asked = pool.flag + " " + std::to_string(*space);
+  } else {
+    pool.bytes = std::min(machine.free_memory_bytes / 4, 4 * kGib);
   }
-  if (const auto space = r.in.environment.kv_cache_gib) return *space * kGib;
-  return std::min(machine.free_memory_bytes / 4, 4 * kGib);
+  return pool;
 }
 
-// Blocks in the pool, after --num-gpu-blocks-override; `bytes` is changed to what these blocks take.
-std::int64_t pool_blocks(Resolution& r, std::int64_t block_bytes, std::int64_t& bytes) {
-  std::int64_t blocks = std::min(bytes / block_bytes, kMaxBlocks);
-  if (const auto forced = r.in.options.integer("num-gpu-blocks-override")) {
-    const auto forced_bytes = checked_mul(*forced, block_bytes);
-    if (!forced_bytes) {
-      r.problems.add("--num-gpu-blocks-override",
-                     r.in.options.spelling("num-gpu-blocks-override") + " " + std::to_string(*forced) + ": the pool's size overflows");
-      return blocks;
-    }
-    r.note(Severity::kInfo, "--num-gpu-blocks-override", std::to_string(*forced) + " KV blocks instead of " + std::to_string(blocks));
-    r.out.engine.num_blocks_override = static_cast<std::int32_t>(*forced);
-    bytes = *forced_bytes;
-    blocks = *forced;
-  }
-  return blocks;
+// --num-gpu-blocks-override wins over every rule of bytes.
+Pool pool_of(Resolution& r, std::int64_t block_bytes) {
+  Pool pool = pool_of_bytes(r);
+  pool.blocks = std::min(pool.bytes / block_bytes, kMaxBlocks);
+  const auto forced = r.in.options.integer("num-gpu-blocks-override");
+  if (!forced) return pool;
+  r.note(Severity::kInfo, "--num-gpu-blocks-override", std::to_string(*forced) + " KV blocks instead of " + std::to_string(pool.blocks));
+  r.out.engine.num_blocks_override = static_cast<std::int32_t>(*forced);
+  const auto bytes = checked_mul(*forced, block_bytes);
+  pool = Pool{.bytes = bytes.value_or(INT64_MAX), .blocks = *forced, .flag = "--num-gpu-blocks-override", .asked = r.in.options.spelling("num-gpu-blocks-override") + " " + std::to_string(*forced)};
+  if (!bytes) r.problems.add(pool.flag, pool.asked + ": the pool's size overflows");
+  return pool;
+}
+
+Error too_small(const Pool& pool, std::int64_t length, std::int64_t needed_blocks, const SchedulerConfig& scheduler, std::int64_t block_bytes) {
+  const auto needed = checked_mul(needed_blocks, block_bytes);
+  const bool by_blocks = pool.flag == "--num-gpu-blocks-override";
+  const std::int64_t feasible = pool.blocks * scheduler.block_size;
+  std::string message = (pool.asked.empty() ? "KV pool too small" : pool.asked + ": KV pool too small") + std::string(": one request of ") + std::to_string(length) + " tokens (--max-model-len) needs ";
+  if (by_blocks)
+    message += std::to_string(needed_blocks) + " blocks";
+  else
+    message += (needed ? gib(*needed) : "more than 2^63 bytes") + ", available " + gib(pool.bytes);
+  if (feasible >= 2) message += "; the estimated feasible --max-model-len is " + std::to_string(feasible) + " (or auto)";
+  return Error{ErrorCode::kResourceExhausted, message + "; or raise " + pool.flag, pool.flag};
 }
 
 void resolve_length_and_pool(Resolution& r) {
   SchedulerConfig& scheduler = r.out.engine.scheduler;
-  const auto block_bytes = kv_block_bytes(r.in.model, r.out.engine.kv_dtype, scheduler.block_size);
-  if (!block_bytes) return r.problems.add("--block-size", "one KV block of this model would not fit into 2^63 bytes");
   std::int64_t length = asked_length(r);
-  std::int64_t bytes = pool_bytes(r);
-  const std::int64_t blocks = pool_blocks(r, *block_bytes, bytes);
-  const std::int64_t feasible = blocks * scheduler.block_size;
   const bool fitted = length == 0;
-  if (fitted) length = std::min(model::derived_max_model_len(r.in.model, r.in.tokenizer.model_max_length), feasible);
-  scheduler.max_model_len =
-      static_cast<std::int32_t>(std::min<std::int64_t>(length, INT32_MAX));  // later rules need it even if the pool is too small
-  const std::int64_t needed_blocks = ceil_div<std::int64_t>(std::max<std::int64_t>(length, 2), scheduler.block_size);
-  if (needed_blocks > blocks) {
-    const auto needed = checked_mul(needed_blocks, *block_bytes);
-    std::string message = "KV pool too small: one request of " + std::to_string(std::max<std::int64_t>(length, 2)) +
-                          " tokens (--max-model-len) needs " + (needed ? gib(*needed) : "more than 2^63 bytes") + ", available " + gib(bytes) + "; ";
-    message += feasible >= 2 ? "the estimated feasible --max-model-len is " + std::to_string(feasible) + " (or auto); " : "";
-    r.problems.add(Error{ErrorCode::kResourceExhausted, message + "or raise --kv-cache-memory-bytes", "--kv-cache-memory-bytes"});
-    return;
-  }
-  if (length > INT32_MAX) return r.problems.add("--max-model-len", "--max-model-len " + std::to_string(length) + ": must be at most 2147483647");
+  const auto block_bytes = kv_block_bytes(r.in.model, r.out.engine.kv_dtype, scheduler.block_size);
+  if (!block_bytes) r.problems.add("--block-size", "one KV block of this model would not fit into 2^63 bytes");
+  const Pool pool = pool_of(r, block_bytes.value_or(1));
+  if (fitted) length = std::min(model::derived_max_model_len(r.in.model, r.in.tokenizer.model_max_length), pool.blocks * scheduler.block_size);
+  scheduler.max_model_len = static_cast<std::int32_t>(std::min<std::int64_t>(length, INT32_MAX));  // later rules need it even if the pool is too small
+  const std::int64_t needed_length = std::max<std::int64_t>(length, 2), needed_blocks = ceil_div<std::int64_t>(needed_length, scheduler.block_size);
+  if (block_bytes && needed_blocks > pool.blocks) r.problems.add(too_small(pool, needed_length, needed_blocks, scheduler, *block_bytes));
+  if (length > INT32_MAX) r.problems.add("--max-model-len", "--max-model-len " + std::to_string(length) + ": must be at most 2147483647");
   if (fitted) r.note(Severity::kInfo, "--max-model-len", "auto: " + std::to_string(length) + " tokens");
-  scheduler.num_blocks = static_cast<std::int32_t>(blocks);
-  r.out.engine.kv_cache_bytes = bytes;
+  scheduler.num_blocks = static_cast<std::int32_t>(pool.blocks);
+  r.out.engine.kv_cache_bytes = pool.bytes;
 }
 
 // vLLM's defaults and validations of the two step limits.
@@ -164,7 +177,7 @@ void resolve_capacity(Resolution& r) {
   resolve_length_and_pool(r);
   resolve_budget(r);
   const auto threshold = options.integer("long-prefill-token-threshold").value_or(0);
-  if (threshold > scheduler.max_model_len) {
+  if (scheduler.max_model_len >= 2 && threshold > scheduler.max_model_len) {
     r.problems.add("--long-prefill-token-threshold", options.spelling("long-prefill-token-threshold") + " " + std::to_string(threshold) +
                                                          ": must be at most --max-model-len (" + std::to_string(scheduler.max_model_len) + ")");
   }

@@ -1,9 +1,10 @@
 #include <algorithm>
-#include <boost/json/serialize.hpp>
+#include <boost/json/object.hpp>
 
 #include "base/files.h"
 #include "base/suggest.h"
 #include "config/resolve_parts.h"
+#include "model/generation_fields.h"
 
 namespace quire::config {
 namespace {
@@ -11,71 +12,24 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t kMaxTemplateBytes = 4u << 20;
-constexpr std::string_view kGenerationKeys[] = {"temperature", "top_p",          "min_p",      "repetition_penalty",
-                                                "top_k",       "max_new_tokens", "max_tokens", "eos_token_id"};
 
-class GenerationOverride {
- public:
-  explicit GenerationOverride(Resolution& r) : r_(r), flag_(r.in.options.spelling("override-generation-config")) {}
-  void apply(const json::object& changes) {
-    model::GenerationDefaults& d = r_.out.api.defaults;
-    for (const auto& [key, value] : changes) {
-      if (key == "temperature")
-        number(key, value, 0, 1e6, d.temperature);
-      else if (key == "top_p")
-        number(key, value, 0, 1, d.top_p);
-      else if (key == "min_p")
-        number(key, value, 0, 1, d.min_p);
-      else if (key == "repetition_penalty")
-        number(key, value, 1e-6, 1e6, d.repetition_penalty);
-      else if (key == "top_k")
-        integer(key, value, -1, d.top_k);
-      else if (key == "max_new_tokens" || key == "max_tokens")
-        integer(key, value, 1, d.max_new_tokens);
-      else if (key == "eos_token_id")
-        end_tokens(value);
-      else
-        r_.problems.add("--override-generation-config", flag_ + ": unknown key '" + std::string(key) + "'" + did_you_mean(key, kGenerationKeys));
-    }
+// --override-generation-config: the fields of generation_config.json, and max_tokens as another name of max_new_tokens.
+void override_generation(Resolution& r, json::object changes) {
+  const std::string flag = r.in.options.spelling("override-generation-config");
+  const auto wrong = [&](const std::string& text) { r.problems.add("--override-generation-config", flag + ": " + text); };
+  if (const json::value* length = changes.if_contains("max_tokens")) {
+    if (changes.contains("max_new_tokens")) wrong("max_tokens and max_new_tokens are the same; keep one");
+    const json::value kept = *length;
+    changes.erase("max_tokens");
+    changes.emplace("max_new_tokens", kept);
   }
-
- private:
-  void wrong(std::string_view key, const json::value& value, const std::string& want) {
-    r_.problems.add("--override-generation-config",
-                    flag_ + " key " + std::string(key) + ": " + quote_value(json::serialize(value)) + " must be " + want);
-  }
-  void number(std::string_view key, const json::value& value, double lo, double hi, std::optional<double>& out) {
-    if (value.is_null()) {
-      out.reset();
-      return;
-    }
-    const double x = value.is_double() ? value.get_double() : value.is_int64() ? static_cast<double>(value.get_int64()) : lo - 1;
-    if (!(x >= lo && x <= hi)) return wrong(key, value, "a number in range");
-    out = x;
-  }
-  void integer(std::string_view key, const json::value& value, std::int64_t lo, std::optional<std::int64_t>& out) {
-    if (value.is_null()) {
-      out.reset();
-      return;
-    }
-    if (!value.is_int64() || value.get_int64() < lo || value.get_int64() > INT32_MAX)
-      return wrong(key, value, "an integer of at least " + std::to_string(lo));
-    out = value.get_int64();
-  }
-  void end_tokens(const json::value& value) {
-    const json::array list = value.is_array() ? value.get_array() : json::array{value};
-    std::vector<TokenId> ids;
-    for (const auto& item : list) {
-      if (!item.is_int64() || item.get_int64() < 0 || item.get_int64() >= r_.in.model.vocab_size)
-        return wrong("eos_token_id", item, "a token id below " + std::to_string(r_.in.model.vocab_size));
-      ids.push_back(static_cast<TokenId>(item.get_int64()));
-    }
-    r_.out.api.defaults.eos_token_ids = std::move(ids);
-  }
-
-  Resolution& r_;
-  std::string flag_;
-};
+  const auto names = model::generation_field_names();
+  for (const auto& [key, value] : changes)
+    if (std::find(names.begin(), names.end(), std::string_view(key)) == names.end()) wrong("unknown key " + quote_value(key) + did_you_mean(key, names));
+  auto read = model::read_generation_fields(changes, r.in.model.vocab_size, std::move(r.out.api.defaults));
+  for (const std::string& text : read.wrong) wrong(text);
+  r.out.api.defaults = std::move(read.defaults);
+}
 
 // A template is text when it holds template marks or line breaks, else the name of a file.
 void resolve_template(Resolution& r) {
@@ -116,7 +70,7 @@ void resolve_api(Resolution& r) {
   api.max_stop_strings = static_cast<std::int32_t>(o.integer("max-stop-strings").value_or(64));
   api.max_n = static_cast<std::int32_t>(o.integer("max-n").value_or(128));
   api.defaults = r.in.generation;
-  GenerationOverride(r).apply(o.json("override-generation-config"));
+  override_generation(r, o.json("override-generation-config"));
 }
 
 void resolve_http(Resolution& r) {

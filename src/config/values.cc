@@ -87,11 +87,13 @@ bool value_fits(const FlagRow& row, std::string_view text) {
     case ValueKind::kIntList: {
       if (is_word(row.words, text)) return true;
       const auto value = parse_integer(text);
+      if (row.sampling != nullptr) return value && row.sampling->takes(static_cast<double>(*value));
       const IntRange range = int_range(row.allowed);
       return value && *value >= range.lo && *value <= range.hi;
     }
     case ValueKind::kFloat: {
       const auto value = parse_number(text);
+      if (row.sampling != nullptr) return value && row.sampling->takes(*value);
       const NumberRange range = number_range(row.allowed);
       return value && *value >= range.lo && *value <= range.hi;
     }
@@ -142,13 +144,14 @@ bool is_word(std::string_view words, std::string_view text, char separator) {
 
 std::string allowed_text(const FlagRow& row) {
   std::string out;
+  if (row.sampling != nullptr) return std::string(row.sampling->text);
   switch (row.kind) {
     case ValueKind::kBool: return "true or false";
     case ValueKind::kInt:
-    case ValueKind::kIntList: out = "integer" + range_text(row.allowed); break;
-    case ValueKind::kFloat: out = "number" + range_text(row.allowed); break;
-    case ValueKind::kJson: return "JSON object";
-    case ValueKind::kJsonTextList: return "list of strings, as JSON or as they are";
+    case ValueKind::kIntList: out = "an integer" + range_text(row.allowed); break;
+    case ValueKind::kFloat: out = "a number" + range_text(row.allowed); break;
+    case ValueKind::kJson: return "a JSON object";
+    case ValueKind::kJsonTextList: return "a list of strings, as JSON or as they are";
     case ValueKind::kChoice:
     case ValueKind::kText:
     case ValueKind::kTextList:
@@ -163,8 +166,9 @@ std::string allowed_text(const FlagRow& row) {
 
 Status check_value(const FlagRow& row, std::string_view spelling, std::string_view text) {
   if (value_fits(row, text)) return {};
-  const std::string shown = row.secret ? "(hidden)" : quote_value(text);
-  std::string message = std::string(spelling) + " " + shown + ": must be " + allowed_text(row);
+  const std::string shown = row.secret && !text.empty() ? "(hidden)" : quote_value(text);
+  const bool any_text = row.allowed.empty() && (row.kind == ValueKind::kText || row.kind == ValueKind::kTextList);  // but not none
+  std::string message = std::string(spelling) + " " + shown + ": must " + (any_text ? "not be empty" : "be " + allowed_text(row));
   if (row.kind != ValueKind::kInt && row.kind != ValueKind::kFloat && !row.allowed.empty()) message += did_you_mean(text, split_words(row.allowed));
   return invalid(std::move(message), "--" + std::string(row.name));
 }

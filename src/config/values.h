@@ -19,7 +19,7 @@ struct IntRange {
   std::int64_t lo = INT64_MIN, hi = INT64_MAX;
 };
 [[nodiscard]] IntRange int_range(std::string_view allowed);  // "lo..hi"
-// What a row accepts, for messages, help and documents: "integer from 0 to 65535", "one of auto, fcfs".
+// What a row accepts, for messages, help and documents: "an integer from 0 to 65535", "one of auto, fcfs".
 [[nodiscard]] std::string allowed_text(const FlagRow& row);
 [[nodiscard]] bool is_word(std::string_view words, std::string_view text, char separator = '|');
 

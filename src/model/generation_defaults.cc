@@ -1,62 +1,83 @@
-// generation_config.json: the operator's sampling defaults. As in vLLM, only the six fields below and the end tokens count, with or
-// without do_sample; every other field of that file configures Python code and is passed over.
+// generation_config.json: the operator's sampling defaults. As in vLLM, only the fields below count, with or without do_sample; every
+// other field of that file configures Python code and is passed over.
 #include <boost/json/value.hpp>
-#include <limits>
 
 #include "base/files.h"
+#include "model/generation_fields.h"
 #include "model/json_fields.h"
-#include "model/spec.h"
 #include "model/token_ids.h"
+#include "scheduler/sampling_ranges.h"
 
 namespace quire::model {
 namespace {
 
 namespace json = boost::json;
 
-struct Range {
-  double low, high;
-  bool low_allowed;
-  const char* text;
+constexpr std::string_view kMaxNewTokens = "max_new_tokens", kEndTokens = "eos_token_id";
+constexpr std::string_view kNames[] = {sampling_range::kTemperature.name, sampling_range::kTopP.name,   sampling_range::kMinP.name, sampling_range::kRepetitionPenalty.name,
+                                       sampling_range::kTopK.name,        kMaxNewTokens, kEndTokens};
+
+// Sets one value; wrong values are told and leave it empty.
+class FieldReader {
+ public:
+  FieldReader(const json::object& fields, Findings& findings) : fields_(fields), findings_(findings) {}
+
+  void number(const SamplingRange& range, std::optional<double>& out) {
+    const json::value* value = find(range.name);
+    if (value == nullptr) return;
+    out = value->is_null() ? std::nullopt : finite_number(*value);
+    settle(range.name, *value, range, out);
+  }
+  void integer(std::string_view name, const SamplingRange& range, std::optional<std::int64_t>& out) {
+    const json::value* value = find(name);
+    if (value == nullptr) return;
+    out = value->is_null() ? std::nullopt : exact_integer(*value);
+    settle(name, *value, range, out);
+  }
+  [[nodiscard]] const json::value* find(std::string_view name) const { return fields_.if_contains(json::string_view(name.data(), name.size())); }
+
+ private:
+  template <class T>
+  void settle(std::string_view name, const json::value& value, const SamplingRange& range, std::optional<T>& out) {
+    if (value.is_null() || (out.has_value() && range.takes(static_cast<double>(*out)))) return;
+    out.reset();
+    findings_.wrong(std::string(name) + " = " + shown(value) + " must be " + std::string(range.text));
+  }
+
+  const json::object& fields_;
+  Findings& findings_;
 };
-
-std::optional<double> number(const json::object& fields, const std::string& field, const Range& range, Findings& findings) {
-  const json::value* value = fields.if_contains(field);
-  if (value == nullptr || value->is_null()) return std::nullopt;
-  const auto n = finite_number(*value);
-  if (n && (*n > range.low || (range.low_allowed && *n == range.low)) && *n <= range.high) return n;
-  findings.wrong(field + " = " + shown(*value) + " must be " + range.text);
-  return std::nullopt;
-}
-
-std::optional<std::int64_t> integer(const json::object& fields, const std::string& field, std::int64_t low, const char* text, Findings& findings) {
-  const json::value* value = fields.if_contains(field);
-  if (value == nullptr || value->is_null()) return std::nullopt;
-  const auto n = exact_integer(*value);
-  if (n && *n >= low && *n <= std::numeric_limits<std::int32_t>::max()) return n;
-  findings.wrong(field + " = " + shown(*value) + " must be " + text);
-  return std::nullopt;
-}
 
 }  // namespace
 
-Result<GenerationDefaults> read_generation_defaults(const std::string& model_dir) {
+std::span<const std::string_view> generation_field_names() { return kNames; }
+
+GenerationFields read_generation_fields(const json::object& fields, std::int64_t vocab_size, GenerationDefaults before) {
+  GenerationFields out{.defaults = std::move(before), .wrong = {}};
+  GenerationDefaults& d = out.defaults;
+  Findings findings;
+  FieldReader reader(fields, findings);
+  reader.number(sampling_range::kTemperature, d.temperature);
+  reader.number(sampling_range::kTopP, d.top_p);
+  reader.number(sampling_range::kMinP, d.min_p);
+  reader.number(sampling_range::kRepetitionPenalty, d.repetition_penalty);
+  reader.integer(sampling_range::kTopK.name, sampling_range::kTopK, d.top_k);
+  reader.integer(kMaxNewTokens, sampling_range::kMaxTokens, d.max_new_tokens);
+  if (reader.find(kEndTokens) != nullptr) d.eos_token_ids = parse_token_ids(fields, std::string(kEndTokens), vocab_size, findings);
+  out.wrong = findings.texts();
+  return out;
+}
+
+Result<GenerationDefaults> read_generation_defaults(const std::string& model_dir, std::int64_t vocab_size) {
   const std::string path = model_dir + "/generation_config.json";
-  GenerationDefaults defaults;
-  if (!file_exists(path)) return defaults;
+  if (!file_exists(path)) return GenerationDefaults{};
   auto parsed = read_object(path, {.max_bytes = 16u << 20, .max_depth = 32});
   if (!parsed.ok()) return parsed.error();
-  const json::object& fields = parsed.value().get_object();
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  Findings findings;
-  defaults.temperature = number(fields, "temperature", {0, kInfinity, true, "a number of at least 0"}, findings);
-  defaults.top_p = number(fields, "top_p", {0, 1, false, "a number above 0 and at most 1"}, findings);
-  defaults.min_p = number(fields, "min_p", {0, 1, true, "a number from 0 to 1"}, findings);
-  defaults.repetition_penalty = number(fields, "repetition_penalty", {0, kInfinity, false, "a number above 0"}, findings);
-  defaults.top_k = integer(fields, "top_k", -1, "an integer: -1 or 0 for off, else at least 1", findings);
-  defaults.max_new_tokens = integer(fields, "max_new_tokens", 1, "an integer of at least 1", findings);
-  defaults.eos_token_ids = parse_token_ids(fields, "eos_token_id", std::numeric_limits<TokenId>::max(), findings);
-  QUIRE_RETURN_IF_ERROR(findings.status(path));
-  return defaults;
+  GenerationFields read = read_generation_fields(parsed.value().get_object(), vocab_size);
+  if (read.wrong.empty()) return std::move(read.defaults);
+  std::string message = path + ": ";
+  for (const std::string& text : read.wrong) message += text + "; ";
+  return Error{ErrorCode::kCorrupt, message + "correct the file, or pass over it with --generation-config vllm", {}};
 }
 
 }  // namespace quire::model

@@ -37,6 +37,7 @@ class Findings {
     texts_.push_back(std::move(text));
   }
   [[nodiscard]] bool empty() const { return texts_.empty(); }
+  [[nodiscard]] const std::vector<std::string>& texts() const { return texts_; }
   // OK when empty; else one error naming `file` and at most 20 findings.
   [[nodiscard]] Status status(const std::string& file) const;
 

@@ -21,7 +21,7 @@ class RopeBlock {
  public:
   RopeBlock(const json::object& fields, std::string_view name, Findings& findings) : fields_(fields), name_(name), findings_(findings) {}
 
-  [[nodiscard]] RopeSpec parse(std::int64_t max_position_embeddings);
+  [[nodiscard]] RopeSpec parse(std::optional<std::int64_t> max_position_embeddings);
   [[nodiscard]] bool states_theta() const { return present("rope_theta"); }
 
  private:
@@ -38,6 +38,10 @@ class RopeBlock {
     return number(field, low, low, high);
   }
   std::int64_t original_length(std::int64_t fallback);
+  // `more` must be greater than `less`; said only while every value read since `before` was right.
+  void check_order(std::string_view more, std::string_view less, bool holds, std::size_t before) {
+    if (!holds && findings_.texts().size() == before) findings_.wrong(full(more) + " must be greater than " + full(less));
+  }
   RopeKind kind();
   void parse_yarn(RopeSpec& rope);
   void check_known(RopeKind kind);
@@ -112,9 +116,10 @@ void RopeBlock::check_known(RopeKind kind) {
 }
 
 void RopeBlock::parse_yarn(RopeSpec& rope) {
+  const std::size_t before = findings_.texts().size();
   rope.beta_fast = number("beta_fast", rope.beta_fast, 1e-6, 1e6);
   rope.beta_slow = number("beta_slow", rope.beta_slow, 1e-6, 1e6);
-  if (rope.beta_fast <= rope.beta_slow) findings_.wrong(full("beta_fast") + " must be greater than " + full("beta_slow"));
+  check_order("beta_fast", "beta_slow", rope.beta_fast > rope.beta_slow, before);
   if (present("attention_factor")) rope.attention_factor = number("attention_factor", 1.0, 1e-6, 1e6);
   rope.mscale = number("mscale", 0.0, 0.0, 1e3);
   rope.mscale_all_dim = number("mscale_all_dim", 0.0, 0.0, 1e3);
@@ -125,31 +130,32 @@ void RopeBlock::parse_yarn(RopeSpec& rope) {
     findings_.wrong(full("truncate") + " = " + shown(fields_.at("truncate")) + " must be true or false");
 }
 
-RopeSpec RopeBlock::parse(std::int64_t max_position_embeddings) {
+RopeSpec RopeBlock::parse(std::optional<std::int64_t> max_position_embeddings) {
+  const std::int64_t positions = max_position_embeddings.value_or(0);
   RopeSpec rope;
   rope.kind = kind();
   check_known(rope.kind);
   rope.theta = number("rope_theta", rope.theta, 1e-3, kMaxTheta);
   if (rope.kind == RopeKind::kDefault) return rope;
   rope.factor = required("factor", 1.0, kMaxFactor);
+  const std::size_t before = findings_.texts().size();
   switch (rope.kind) {
     case RopeKind::kDefault:
     case RopeKind::kLinear: break;
     case RopeKind::kDynamic:
       // Files disagree on what this field would mean here; the known implementations use max_position_embeddings.
-      if (original_length(max_position_embeddings) != max_position_embeddings)
+      if (max_position_embeddings && original_length(positions) != positions)
         findings_.unsupported(full("original_max_position_embeddings") +
                               " other than max_position_embeddings is not implemented for rope type 'dynamic'");
       break;
     case RopeKind::kLlama3:
       rope.low_freq_factor = required("low_freq_factor", 1e-6, 1e6);
       rope.high_freq_factor = required("high_freq_factor", 1e-6, 1e6);
-      if (rope.high_freq_factor <= rope.low_freq_factor)
-        findings_.wrong(full("high_freq_factor") + " must be greater than " + full("low_freq_factor"));
-      rope.original_max_position_embeddings = original_length(max_position_embeddings);
+      check_order("high_freq_factor", "low_freq_factor", rope.high_freq_factor > rope.low_freq_factor, before);
+      rope.original_max_position_embeddings = original_length(positions);
       break;
     case RopeKind::kYarn:
-      rope.original_max_position_embeddings = original_length(max_position_embeddings);
+      rope.original_max_position_embeddings = original_length(positions);
       parse_yarn(rope);
       break;
   }
@@ -176,16 +182,17 @@ const json::object* block(const json::object& config, std::string_view name, Fin
 
 }  // namespace
 
-RopeSpec parse_rope(const json::object& config, std::int64_t max_position_embeddings, std::int32_t head_dim, Findings& findings) {
+RopeSpec parse_rope(const json::object& config, std::optional<std::int64_t> max_position_embeddings, std::int32_t head_dim, Findings& findings) {
   RopeSpec rope;
+  const std::size_t before = findings.texts().size();
   std::optional<double> top_theta;
   if (const json::value* value = config.if_contains("rope_theta"); value != nullptr && !value->is_null()) {
     top_theta = finite_number(*value);
     if (!top_theta || *top_theta <= 0 || *top_theta > kMaxTheta) {
       findings.wrong("rope_theta = " + shown(*value) + " must be a positive number");
-      return rope;
+      top_theta.reset();
     }
-    rope.theta = *top_theta;
+    rope.theta = top_theta.value_or(rope.theta);
   }
   std::optional<RopeSpec> stated;
   for (const std::string_view name : {std::string_view("rope_parameters"), std::string_view("rope_scaling")}) {
@@ -197,12 +204,12 @@ RopeSpec parse_rope(const json::object& config, std::int64_t max_position_embedd
       parsed.theta = top_theta.value_or(stated ? stated->theta : parsed.theta);
     else if (top_theta && *top_theta != parsed.theta)
       findings.wrong(std::string(name) + ".rope_theta contradicts rope_theta = " + shown(*config.if_contains("rope_theta")));
-    if (stated && !same(*stated, parsed)) findings.wrong("rope_scaling contradicts rope_parameters");
+    if (stated && findings.texts().size() == before && !same(*stated, parsed)) findings.wrong("rope_scaling contradicts rope_parameters");
     if (!stated) stated = parsed;
   }
   if (stated) rope = *stated;
   if (rope.kind == RopeKind::kYarn && rope.theta <= 1.0) findings.wrong("rope_theta must be greater than 1 for rope type 'yarn'");
-  if (rope.kind == RopeKind::kDynamic && head_dim < 4) findings.wrong("rope type 'dynamic' needs a head_dim of at least 4");
+  if (rope.kind == RopeKind::kDynamic && head_dim > 0 && head_dim < 4) findings.wrong("rope type 'dynamic' needs a head_dim of at least 4");
   return rope;
 }
 

@@ -68,7 +68,9 @@ struct GenerationDefaults {
 // values that contradict each other or overflow. Unknown fields that do not change numerics are ignored by an explicit list;
 // a field on no list is refused by name, so that nothing is ever silently ignored.
 [[nodiscard]] Result<ModelSpec> read_model_spec(const std::string& model_dir);
-[[nodiscard]] Result<GenerationDefaults> read_generation_defaults(const std::string& model_dir);
+// `model_dir`/generation_config.json. A value that a request could not hold, or an end token outside the vocabulary, is refused by name:
+// passed over, it would change answers without a word.
+[[nodiscard]] Result<GenerationDefaults> read_generation_defaults(const std::string& model_dir, std::int64_t vocab_size);
 
 // Architectures this build serves, for messages and documents.
 [[nodiscard]] const std::vector<std::string>& known_architectures();

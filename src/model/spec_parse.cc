@@ -23,6 +23,10 @@ constexpr JsonLimits kConfigLimits = {.max_bytes = 16u << 20, .max_depth = 32};
 // Limits far above any published Llama, low enough that products of two sizes fit 63 bits.
 constexpr std::int64_t kMaxLayers = 1024, kMaxWidth = 65536, kMaxIntermediate = 1 << 20, kMaxHeads = 4096, kMaxHeadDim = 1024, kMaxVocab = 1 << 24;
 
+// Stands for a size that could not be read; the finding about it refuses the file.
+constexpr std::int32_t kUnread = 0;
+std::int32_t as_size(std::optional<std::int64_t> size) { return size ? static_cast<std::int32_t>(*size) : kUnread; }
+
 class ConfigReader {
  public:
   ConfigReader(const json::object& config, Findings& findings) : config_(config), findings_(findings) {}
@@ -35,29 +39,29 @@ class ConfigReader {
     const json::value* value = config_.if_contains(field);
     return value == nullptr || value->is_null() ? nullptr : value;
   }
-  std::int64_t size(const std::string& field, std::int64_t most);
-  std::int64_t size_or(const std::string& field, std::int64_t most, std::int64_t absent) {
-    return get(field) == nullptr ? absent : size(field, most);
-  }
+  // An integer from 1 to `most`. nullopt: it is not, and a finding says so; then nothing that would follow from it is looked at, so that one
+  // mistake has one finding.
+  std::optional<std::int64_t> size(const std::string& field, std::int64_t most);
   bool flag(const std::string& field);
   void read_architecture(ModelSpec& spec);
-  void read_heads(ModelSpec& spec);
+  void read_heads(std::optional<std::int64_t> hidden, ModelSpec& spec);
+  void read_token_ids(std::optional<std::int64_t> vocab, ModelSpec& spec);
   DType read_dtype();
 
   const json::object& config_;
   Findings& findings_;
 };
 
-std::int64_t ConfigReader::size(const std::string& field, std::int64_t most) {
+std::optional<std::int64_t> ConfigReader::size(const std::string& field, std::int64_t most) {
   const json::value* value = get(field);
   if (value == nullptr) {
     findings_.wrong(field + " is missing");
-    return 1;
+    return std::nullopt;
   }
   const auto n = exact_integer(*value);
   if (n && *n >= 1 && *n <= most) return *n;
   findings_.wrong(field + " = " + shown(*value) + " must be an integer from 1 to " + std::to_string(most));
-  return 1;
+  return std::nullopt;
 }
 
 bool ConfigReader::flag(const std::string& field) {
@@ -90,25 +94,38 @@ void ConfigReader::read_architecture(ModelSpec& spec) {
     findings_.unsupported("model_type = " + shown(*type) + " is not implemented (only \"llama\")");
 }
 
-void ConfigReader::read_heads(ModelSpec& spec) {
-  spec.num_heads = static_cast<std::int32_t>(size("num_attention_heads", kMaxHeads));
-  spec.num_kv_heads = static_cast<std::int32_t>(size_or("num_key_value_heads", kMaxHeads, spec.num_heads));
-  if (spec.num_heads % spec.num_kv_heads != 0)
-    findings_.wrong("num_attention_heads = " + std::to_string(spec.num_heads) +
-                    " is not a multiple of num_key_value_heads = " + std::to_string(spec.num_kv_heads));
+void ConfigReader::read_heads(std::optional<std::int64_t> hidden, ModelSpec& spec) {
+  const auto heads = size("num_attention_heads", kMaxHeads);
+  const auto kv_heads = get("num_key_value_heads") == nullptr ? heads : size("num_key_value_heads", kMaxHeads);
+  spec.num_heads = as_size(heads);
+  spec.num_kv_heads = as_size(kv_heads);
+  if (heads && kv_heads && *heads % *kv_heads != 0)
+    findings_.wrong("num_attention_heads = " + std::to_string(*heads) + " is not a multiple of num_key_value_heads = " + std::to_string(*kv_heads));
+  std::optional<std::int64_t> head_dim;
   if (get("head_dim") != nullptr) {
-    spec.head_dim = static_cast<std::int32_t>(size("head_dim", kMaxHeadDim));
-  } else {
-    if (spec.hidden_size % spec.num_heads != 0)
-      findings_.wrong("hidden_size = " + std::to_string(spec.hidden_size) +
-                      " is not a multiple of num_attention_heads = " + std::to_string(spec.num_heads) + ", and head_dim is absent");
-    spec.head_dim = spec.hidden_size / spec.num_heads;
-    if (spec.head_dim > kMaxHeadDim)
-      findings_.wrong("hidden_size / num_attention_heads = " + std::to_string(spec.head_dim) + " is over the limit of " +
-                      std::to_string(kMaxHeadDim));
+    head_dim = size("head_dim", kMaxHeadDim);
+  } else if (hidden && heads) {
+    if (*hidden % *heads != 0)
+      findings_.wrong("hidden_size = " + std::to_string(*hidden) + " is not a multiple of num_attention_heads = " + std::to_string(*heads) + ", and head_dim is absent");
+    else if (*hidden / *heads > kMaxHeadDim)
+      findings_.wrong("hidden_size / num_attention_heads = " + std::to_string(*hidden / *heads) + " is over the limit of " + std::to_string(kMaxHeadDim));
+    else
+      head_dim = *hidden / *heads;
   }
-  if (spec.head_dim % 2 != 0 || spec.head_dim == 0)
-    findings_.wrong("head_dim = " + std::to_string(spec.head_dim) + " must be even: rotary embedding turns pairs");
+  spec.head_dim = as_size(head_dim);
+  if (head_dim && *head_dim % 2 != 0) findings_.wrong("head_dim = " + std::to_string(*head_dim) + " must be even: rotary embedding turns pairs");
+}
+
+void ConfigReader::read_token_ids(std::optional<std::int64_t> vocab, ModelSpec& spec) {
+  if (!vocab) return;
+  spec.eos_token_ids = parse_token_ids(config_, "eos_token_id", *vocab, findings_);
+  const json::value* bos = get("bos_token_id");
+  if (bos == nullptr) return;
+  const auto id = exact_integer(*bos);
+  if (id && *id >= 0 && *id < *vocab)
+    spec.bos_token_id = static_cast<TokenId>(*id);
+  else
+    findings_.wrong("bos_token_id = " + shown(*bos) + " must be a token id below vocab_size");
 }
 
 DType ConfigReader::read_dtype() {
@@ -131,13 +148,15 @@ ModelSpec ConfigReader::read() {
   ModelSpec spec;
   read_architecture(spec);
   check_config_fields(config_, findings_);
-  spec.hidden_size = static_cast<std::int32_t>(size("hidden_size", kMaxWidth));
-  spec.intermediate_size = static_cast<std::int32_t>(size("intermediate_size", kMaxIntermediate));
-  spec.num_layers = static_cast<std::int32_t>(size("num_hidden_layers", kMaxLayers));
-  spec.vocab_size = static_cast<std::int32_t>(size("vocab_size", kMaxVocab));
-  spec.max_position_embeddings = size("max_position_embeddings", std::numeric_limits<std::int32_t>::max());
-  if (spec.max_position_embeddings == 1) findings_.wrong("max_position_embeddings = 1 leaves no room for an output; at least 2");
-  read_heads(spec);
+  const auto hidden = size("hidden_size", kMaxWidth), vocab = size("vocab_size", kMaxVocab);
+  spec.hidden_size = as_size(hidden);
+  spec.vocab_size = as_size(vocab);
+  spec.intermediate_size = as_size(size("intermediate_size", kMaxIntermediate));
+  spec.num_layers = as_size(size("num_hidden_layers", kMaxLayers));
+  const auto positions = size("max_position_embeddings", std::numeric_limits<std::int32_t>::max());
+  spec.max_position_embeddings = positions.value_or(kUnread);
+  if (positions == 1) findings_.wrong("max_position_embeddings = 1 leaves no room for an output; at least 2");
+  read_heads(hidden, spec);
   if (const json::value* eps = get("rms_norm_eps")) {
     const auto n = finite_number(*eps);
     if (n && *n > 0 && *n <= 1)
@@ -149,15 +168,8 @@ ModelSpec ConfigReader::read() {
   spec.mlp_bias = flag("mlp_bias");
   spec.tie_word_embeddings = flag("tie_word_embeddings");
   spec.dtype = read_dtype();
-  spec.rope = parse_rope(config_, spec.max_position_embeddings, spec.head_dim, findings_);
-  spec.eos_token_ids = parse_token_ids(config_, "eos_token_id", spec.vocab_size, findings_);
-  if (const json::value* bos = get("bos_token_id")) {
-    const auto id = exact_integer(*bos);
-    if (id && *id >= 0 && *id < spec.vocab_size)
-      spec.bos_token_id = static_cast<TokenId>(*id);
-    else
-      findings_.wrong("bos_token_id = " + shown(*bos) + " must be a token id below vocab_size");
-  }
+  spec.rope = parse_rope(config_, positions, spec.head_dim, findings_);
+  read_token_ids(vocab, spec);
   return spec;
 }
 

@@ -1,4 +1,5 @@
-// How one sequence's tokens are chosen and when it ends. Plain values, validated by api before the engine sees them.
+// How one sequence's tokens are chosen and when it ends. Plain values, validated by api before the engine sees them (ranges:
+// sampling_ranges.h).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,13 +15,13 @@ struct SamplingParams {
   // Temperatures below this are greedy (vLLM's rule).
   static constexpr double kGreedyTemperature = 1e-5;
 
-  double temperature = 1.0;         // >= 0
-  double top_p = 1.0;               // (0, 1]
-  std::int32_t top_k = 0;           // 0: off
-  double min_p = 0.0;               // [0, 1]
-  double presence_penalty = 0.0;    // [-2, 2]
-  double frequency_penalty = 0.0;   // [-2, 2]
-  double repetition_penalty = 1.0;  // > 0
+  double temperature = 1.0;
+  double top_p = 1.0;
+  std::int32_t top_k = 0;  // 0: off
+  double min_p = 0.0;
+  double presence_penalty = 0.0;
+  double frequency_penalty = 0.0;
+  double repetition_penalty = 1.0;
   std::uint64_t seed = 0;           // always set: the request's, else one that the engine draws
   std::int32_t max_tokens = 16;     // >= 1
   std::int32_t min_tokens = 0;      // end tokens are masked until this many outputs exist

@@ -134,5 +134,14 @@ TEST(Files, ReadMapAndRefuse) {
   EXPECT_EQ(MappedFile::open(path).value().bytes().size(), 5u);
 }
 
+TEST(Error, NamesItsFlagOnce) {
+  EXPECT_EQ((Error{ErrorCode::kIo, "no such file", "--config"}).to_string(), "--config: no such file");
+  EXPECT_EQ((Error{ErrorCode::kIo, "--config x: no such file", "--config"}).to_string(), "--config x: no such file");
+  EXPECT_EQ((Error{ErrorCode::kIo, "'--prot': unknown flag", "--prot"}).to_string(), "'--prot': unknown flag");
+  EXPECT_EQ((Error{ErrorCode::kIo, "2 problems:\n  - --port 9: no", "--port"}).to_string(), "2 problems:\n  - --port 9: no");
+  EXPECT_EQ((Error{ErrorCode::kIo, "--max-num-seqs is less", "--max-n"}).to_string(), "--max-n: --max-num-seqs is less");
+  EXPECT_EQ((Error{ErrorCode::kIo, "plain", ""}).to_string(), "plain");
+}
+
 }  // namespace
 }  // namespace quire

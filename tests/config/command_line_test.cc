@@ -119,22 +119,36 @@ class BadLines : public ::testing::TestWithParam<BadLine> {};
 
 TEST_P(BadLines, NameTheFlagAndWhatIsAllowed) { EXPECT_THAT(error_of(GetParam().line), HasSubstr(GetParam().message)) << GetParam().line; }
 
+TEST_P(BadLines, NameTheFlagOnce) {
+  const auto command = parse_command_line(words(GetParam().line));
+  ASSERT_FALSE(command.ok());
+  EXPECT_FALSE(test::names_twice(command.error())) << command.error().to_string();
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Table, BadLines,
     ::testing::Values(
         BadLine{"serve M --max-model-length 9", "'--max-model-length': unknown flag (did you mean '--max-model-len'?)"},
         BadLine{"serve M --enable-prefix-cache", "did you mean '--enable-prefix-caching'"}, BadLine{"serve M -tpp 2", "'-tpp': unknown flag"},
-        BadLine{"serve M --port", "--port: needs a value: integer from 0 to 65535"}, BadLine{"serve M --port --host h", "--port: needs a value"},
-        BadLine{"serve M --port 65536", "--port '65536': must be integer from 0 to 65535"}, BadLine{"serve M --port -1", "--port '-1': must be"},
+        BadLine{"serve M --port", "--port: needs a value: an integer from 0 to 65535"}, BadLine{"serve M --port --host h", "--port: needs a value"},
+        BadLine{"serve M --port 65536", "--port '65536': must be an integer from 0 to 65535"}, BadLine{"serve M --port -1", "--port '-1': must be"},
         BadLine{"serve M --port eight", "--port 'eight': must be"},
         BadLine{"serve M --dtype float61",
                 "--dtype 'float61': must be one of auto, half, float16, bfloat16, float, float32 (did you mean 'float16'?)"},
         BadLine{"serve M --scheduling-policy lifo", "must be one of fcfs, priority"},
-        BadLine{"serve M --gpu-memory-utilization 1.5", "--gpu-memory-utilization '1.5': must be number from 0 to 1"},
-        BadLine{"serve M --gpu-memory-utilization nan", "must be number"}, BadLine{"serve M --request-timeout -1", "--request-timeout '-1': must be"},
+        BadLine{"serve M --gpu-memory-utilization 1.5", "--gpu-memory-utilization '1.5': must be a number from 0 to 1"},
+        BadLine{"serve M --gpu-memory-utilization nan", "must be a number"}, BadLine{"serve M --request-timeout -1", "--request-timeout '-1': must be"},
         BadLine{"serve M --max-num-seqs 0", "--max-num-seqs '0'"}, BadLine{"serve M --compilation-config {", "must be a JSON object"},
         BadLine{"serve M --compilation-config [1]", "must be a JSON object"},
         BadLine{"serve M --allowed-origins [1]", "must be a JSON list of strings"}, BadLine{"serve M --relaxed kv-scale", "did you mean 'kv-scales'"},
+        BadLine{"serve M --api-key ''", "--api-key '': must not be empty"}, BadLine{"run M --prompt ''", "--prompt '': must not be empty"},
+        BadLine{"serve M --served-model-name a ''", "--served-model-name '': must not be empty"}, BadLine{"serve M --uds=", "--uds '': must not be empty"},
+        BadLine{"run M --prompt x --top-p 0", "--top-p '0': must be a number above 0 and at most 1"},
+        BadLine{"run M --prompt x --top-p 1.01", "--top-p '1.01': must be a number above 0"}, BadLine{"run M --prompt x --top-k -2", "--top-k '-2': must be an integer: -1 or 0 for off"},
+        BadLine{"run M --prompt x --temperature -0.1", "--temperature '-0.1': must be a number of at least 0"},
+        BadLine{"run M --prompt x --temperature inf", "--temperature 'inf': must be a number"},
+        BadLine{"run M --prompt x --max-tokens 0", "--max-tokens '0': must be an integer from 1 to 2147483647"},
+        BadLine{"run M --prompt x --max-tokens 2147483648", "--max-tokens '2147483648': must be an integer"},
         BadLine{"serve M --prompt x", "--prompt: belongs to `quire run`"}, BadLine{"run M", "--prompt is missing"},
         BadLine{"run M --prompt x --port 1", "--port: belongs to `quire serve`"}, BadLine{"serv M", "'serv': unknown command"},
         BadLine{"chat M", "quire chat: not built yet"}, BadLine{"--version x", "takes only --json"},

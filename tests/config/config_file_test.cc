@@ -75,8 +75,8 @@ TEST_P(BadFiles, SayWhere) { EXPECT_THAT(error(GetParam().text), HasSubstr(GetPa
 INSTANTIATE_TEST_SUITE_P(
     Table, BadFiles,
     ::testing::Values(BadFile{"host: h\nprot: 1\n", "line 2: unknown key 'prot' (did you mean 'port'?)"},
-                      BadFile{"port: 70000\n", "line 1: port '70000': must be integer from 0 to 65535"},
-                      BadFile{"port: [1, 2]\n", "port: must be integer from 0 to 65535, not a list"}, BadFile{"port: {a: 1}\n", "not a map"},
+                      BadFile{"port: 70000\n", "line 1: port '70000': must be an integer from 0 to 65535"},
+                      BadFile{"port: [1, 2]\n", "port: must be an integer from 0 to 65535, not a list"}, BadFile{"port: {a: 1}\n", "not a map"},
                       BadFile{"port:\n", "port: has no value"}, BadFile{"port: 1\nport: 2\n", "key 'port' is given twice"},
                       BadFile{"max-num-seqs: 1\nmax_num_seqs: 2\n", "given twice (as --max-num-seqs)"},
                       BadFile{"- port\n", "must be `key: value` lines"}, BadFile{"just words\n", "must be `key: value` lines"},

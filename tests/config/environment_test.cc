@@ -61,7 +61,7 @@ TEST(Environment, LogLevelOfBothNames) {
 }
 
 TEST(Environment, BadValuesAreErrorsAndAllAreListed) {
-  EXPECT_THAT(error({{"QUIRE_NUM_THREADS", "0"}}), HasSubstr("QUIRE_NUM_THREADS '0': must be integer from 1 to 1024"));
+  EXPECT_THAT(error({{"QUIRE_NUM_THREADS", "0"}}), HasSubstr("QUIRE_NUM_THREADS '0': must be an integer from 1 to 1024"));
   EXPECT_THAT(error({{"VLLM_ALLOW_LONG_MAX_MODEL_LEN", "2"}}), HasSubstr("true or false"));
   EXPECT_THAT(error({{"QUIRE_LOG_LEVEL", "inf"}}), HasSubstr("did you mean 'info'"));
   const std::string both = error({{"QUIRE_NUM_THREADS", "x"}, {"QUIRE_NUM_THREAD", "2"}});

@@ -39,6 +39,13 @@ std::string error_of(std::string_view line) {
   return command.ok() ? "" : command.error().message;
 }
 
+bool names_twice(const Error& error) {
+  const std::string text = error.to_string(), start = error.param + ": ";
+  if (error.param.empty() || !text.starts_with(start)) return false;
+  const std::string rest = text.substr(start.size());
+  return rest.starts_with(error.param) || rest.starts_with("'" + error.param) || rest.find(" problems:") < 6;
+}
+
 model::ModelSpec tiny_llama() {
   model::ModelSpec spec;
   spec.architecture = "LlamaForCausalLM";

@@ -17,6 +17,9 @@ namespace quire::config::test {
 // The error of a whole command line ("serve M --prot 1"), or "" when it parses.
 [[nodiscard]] std::string error_of(std::string_view line);
 
+// Does the error, as a user sees it, begin with the same name twice ("--port: --port '9': ...")?
+[[nodiscard]] bool names_twice(const Error& error);
+
 // Llama of small widths with 131,072 positions (what a dummy checkpoint for #25104's line looks like).
 [[nodiscard]] model::ModelSpec long_llama();
 // gsm-tiny's shape: 2,048 positions, 6 layers, 2 KV heads of 64.

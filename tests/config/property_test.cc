@@ -116,6 +116,7 @@ TEST(RandomCommandLines, ResolveOrNameWhatIsWrong) {
     std::string error;
     if (!command.ok()) {
       error = command.error().message;
+      EXPECT_FALSE(test::names_twice(command.error())) << command.error().to_string();
     } else if (auto* serve = std::get_if<ServeCommand>(&command.value())) {
       const auto config = resolve({.options = serve->options,
                                    .environment = environment.value(),
@@ -130,6 +131,7 @@ TEST(RandomCommandLines, ResolveOrNameWhatIsWrong) {
         continue;
       }
       error = config.error().message;
+      EXPECT_FALSE(test::names_twice(config.error())) << config.error().to_string();
     } else {
       ++resolved;
       continue;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "kit/temp_dir.h"
+#include "model/generation_fields.h"
 
 namespace quire::model {
 namespace {
@@ -106,7 +107,7 @@ TEST(ModelSpec, GsmTiny) {
   EXPECT_EQ(spec->num_kv_heads, 2);
   EXPECT_TRUE(spec->tie_word_embeddings);
   EXPECT_EQ(spec->dtype, DType::kBF16);
-  auto defaults = read_generation_defaults(QUIRE_SOURCE_DIR "/models/gsm-tiny");
+  auto defaults = read_generation_defaults(QUIRE_SOURCE_DIR "/models/gsm-tiny", 576);
   ASSERT_TRUE(defaults.ok());
   EXPECT_THAT(defaults->eos_token_ids, ElementsAre(0, 2));
 }
@@ -228,6 +229,42 @@ TEST(ModelSpec, RangesAndTypesAreChecked) {
   for (const Case& c : cases) EXPECT_THAT(error_with(c.changes), HasSubstr(c.message));
 }
 
+// One wrong size is one finding: what would follow from it is not looked at. With fields that depend on sizes in every way.
+TEST(ModelSpec, OneMistakeHasOneFinding) {
+  const Fields variants[] = {{{"eos_token_id", "[99]"}, {"bos_token_id", "98"}},
+                             {{"head_dim", "16"}},
+                             {{"num_key_value_heads", ""}},
+                             {{"rope_scaling", R"({"rope_type": "dynamic", "factor": 2, "original_max_position_embeddings": 2048})"}},
+                             {{"rope_scaling", R"({"rope_type": "yarn", "factor": 2, "original_max_position_embeddings": 512})"}},
+                             {{"rope_scaling", R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4})"}}};
+  const char* const sizes[] = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size", "max_position_embeddings"};
+  for (const Fields& variant : variants) {
+    ASSERT_EQ(error_with(variant), "accepted");
+    for (const std::string field : sizes) {
+      for (const char* wrong : {"0", "-1", "\"4\"", "1e300", "[4]", "1.5", "4294967296"}) {
+        Fields changed = variant;
+        changed[field] = wrong;
+        const std::string error = error_with(changed);
+        EXPECT_THAT(error, HasSubstr(": " + field + " = ")) << wrong;
+        EXPECT_THAT(error, Not(HasSubstr("; "))) << field << " = " << wrong;
+      }
+    }
+  }
+  struct Case {
+    const char *field, *text, *message;
+  };
+  const Case cases[] = {{"rope_scaling", R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": "1", "high_freq_factor": 4})", "low_freq_factor = \"1\""},
+                        {"rope_scaling", R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 1})", "high_freq_factor is missing"},
+                        {"rope_scaling", R"({"rope_type": "yarn", "factor": 4, "beta_slow": 40, "beta_fast": "x"})", "beta_fast = \"x\""},
+                        {"rope_theta", "0", "rope_theta = 0"}};
+  for (const Case& c : cases) EXPECT_THAT(error_with({{c.field, c.text}}), AllOf(HasSubstr(c.message), Not(HasSubstr("; ")))) << c.text;
+}
+
+TEST(ModelSpec, EveryMistakeIsListed) {
+  const std::string error = error_with({{"num_attention_heads", "0"}, {"vocab_size", "0"}, {"rope_theta", "0"}, {"rope_scaling", R"({"rope_type": "linear", "factor": 0.5})"}, {"mlp_bias", "1"}});
+  for (const char* part : {"num_attention_heads = 0", "vocab_size = 0", "rope_theta = 0", "rope_scaling.factor = 0.5", "mlp_bias = 1"}) EXPECT_THAT(error, HasSubstr(part));
+}
+
 TEST(ModelSpec, RopeContradictionsAndMistakesAreRefused) {
   struct Case {
     Fields changes;
@@ -318,10 +355,12 @@ TEST(ModelSpec, HostileNamesAndValuesAreShownSafely) {
 
 // --- generation_config.json ---
 
+constexpr std::int64_t kVocab = 128256;
+
 Result<GenerationDefaults> read_defaults(const std::string& text) {
   TempDir dir;
   (void)dir.write("generation_config.json", text);
-  return read_generation_defaults(dir.path());
+  return read_generation_defaults(dir.path(), kVocab);
 }
 
 TEST(GenerationDefaults, ReadsTheFieldsThatCount) {
@@ -340,7 +379,7 @@ TEST(GenerationDefaults, ReadsTheFieldsThatCount) {
 
 TEST(GenerationDefaults, AbsentFileAndNullsGiveNothing) {
   TempDir empty;
-  auto absent = read_generation_defaults(empty.path());
+  auto absent = read_generation_defaults(empty.path(), kVocab);
   ASSERT_TRUE(absent.ok());
   EXPECT_FALSE(absent->temperature.has_value());
   auto nulls = read_defaults(R"({"temperature": null, "eos_token_id": null, "top_k": null})");
@@ -369,12 +408,30 @@ TEST(GenerationDefaults, WrongValuesAreRefused) {
                         {R"({"eos_token_id": -1})", "eos_token_id holds -1"},
                         {R"({"eos_token_id": "2"})", "eos_token_id holds \"2\""},
                         {R"({"eos_token_id": 4294967296})", "eos_token_id holds 4294967296"},
+                        {R"({"eos_token_id": 128256})", "eos_token_id holds 128256, which is not a token id from 0 to 128255"},
+                        {R"({"eos_token_id": [2, 128256]})", "eos_token_id holds 128256"},
+                        {R"({"temperature": -1, "top_p": 0})", "top_p = 0"},
                         {R"([])", "must be a JSON object"},
                         {R"({"top_k": 1, "top_k": 2})", "stands twice"}};
   for (const Case& c : cases) {
     auto defaults = read_defaults(c.text);
     ASSERT_FALSE(defaults.ok()) << c.text;
     EXPECT_THAT(defaults.error().message, AllOf(HasSubstr(c.message), HasSubstr("generation_config.json"))) << c.text;
+  }
+}
+
+// No field takes a value of another kind, whichever it is: nothing in the file is passed over because it cannot be understood.
+TEST(GenerationDefaults, NoFieldTakesAnotherKind) {
+  for (const std::string_view name : generation_field_names()) {
+    for (const char* wrong : {"\"1\"", "true", "{}", "[[1]]", "[\"1\"]", "-1e300", "18446744073709551615"}) {
+      const std::string field(name), text = "{\"" + field + "\": " + wrong + "}";
+      const auto defaults = read_defaults(text);
+      if (field == "temperature" || field == "repetition_penalty") {
+        if (std::string(wrong) == "18446744073709551615") continue;  // large, and a number
+      }
+      ASSERT_FALSE(defaults.ok()) << text;
+      EXPECT_THAT(defaults.error().message, AllOf(HasSubstr(field), HasSubstr("--generation-config vllm"))) << text;
+    }
   }
 }
 
