@@ -72,4 +72,27 @@ const BackendCaps* find_backend(std::string_view name) {
   return nullptr;
 }
 
+std::vector<std::string_view> built_backends(std::string_view family) {
+  std::vector<std::string_view> names;
+  for (const BackendCaps& row : backend_table())
+    if (row.built == Built::kYes && row.on(family)) names.push_back(row.name);
+  return names;
+}
+
+const ForeignBackend* find_foreign_backend(std::string_view name) {
+  for (const ForeignBackend& foreign : foreign_backends())
+    if (foreign.name == name) return &foreign;
+  return nullptr;
+}
+
+std::vector<std::string_view> known_backend_names() {
+  std::vector<std::string_view> names;
+  for (const BackendCaps& row : backend_table()) {
+    names.push_back(row.name);
+    if (!row.alias.empty()) names.push_back(row.alias);
+  }
+  for (const ForeignBackend& foreign : foreign_backends()) names.push_back(foreign.name);
+  return names;
+}
+
 }  // namespace quire::attention

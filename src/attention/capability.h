@@ -118,6 +118,18 @@ struct BackendCaps {
 [[nodiscard]] std::span<const BackendCaps> backend_table();
 [[nodiscard]] const BackendCaps* find_backend(std::string_view name_or_alias);  // nullptr: unknown
 
+// The built rows of one device family, in the table's order.
+[[nodiscard]] std::vector<std::string_view> built_backends(std::string_view family);
+
+// A name that vLLM gives to a path that the table has no row for. Asked for, it is refused with what it would need.
+struct ForeignBackend {
+  std::string_view name, needs;
+};
+[[nodiscard]] std::span<const ForeignBackend> foreign_backends();
+[[nodiscard]] const ForeignBackend* find_foreign_backend(std::string_view name);  // nullptr: none of them
+// Every name that means something: rows, their aliases, foreign ones. For nearest-name messages.
+[[nodiscard]] std::vector<std::string_view> known_backend_names();
+
 // docs/CAPABILITIES.md.
 [[nodiscard]] std::string capabilities_markdown();
 

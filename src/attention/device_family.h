@@ -36,6 +36,7 @@ struct DeviceFamily {
   }
 };
 
+inline constexpr std::string_view kServedFamily = "cpu";  // what this program runs models on
 [[nodiscard]] std::span<const DeviceFamily> device_families();
 [[nodiscard]] const DeviceFamily* find_device_family(std::string_view name);  // nullptr: unknown
 

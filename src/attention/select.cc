@@ -103,9 +103,9 @@ class Negotiation {
       out_.asked = find_backend(upper(*request_.backend));
       out_.chosen_by = request_.backend_source;
       if (out_.asked != nullptr) return {};
-      std::vector<std::string_view> names;
-      for (const BackendCaps& row : backend_table()) names.push_back(row.name);
-      return invalid("unknown attention backend '" + *request_.backend + "'" + did_you_mean(upper(*request_.backend), names), request_.backend_source);
+      if (const ForeignBackend* foreign = find_foreign_backend(upper(*request_.backend)))
+        return Error{ErrorCode::kUnsupported, "attention backend " + std::string(foreign->name) + ": it " + std::string(foreign->needs) + " and is no row of this program's table", request_.backend_source};
+      return invalid("unknown attention backend '" + *request_.backend + "'" + did_you_mean(upper(*request_.backend), known_backend_names()), request_.backend_source);
     }
     if (request_.fast_path == FastPath::kOn && instinct()) {
       out_.asked = find_backend(kFastRow);

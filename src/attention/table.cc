@@ -127,12 +127,47 @@ constexpr std::array kTable = {
                 .summary = "plain kernels for every shape, Radeon included"},
 };
 
+constexpr std::string_view kNeedsCuda = "needs a CUDA device";
+constexpr std::string_view kNeedsHip = "needs a ROCm device";
+constexpr std::string_view kNeedsMla = "needs a GPU and a model with latent attention";
+constexpr std::string_view kNeedsTriton = "needs a GPU and a kernel compiler at run time";
+constexpr std::array kForeign = {
+    ForeignBackend{"FLASH_ATTN", kNeedsCuda},
+    ForeignBackend{"FLASH_ATTN_VLLM_V1", kNeedsCuda},
+    ForeignBackend{"FLASHINFER", kNeedsCuda},
+    ForeignBackend{"FLASHINFER_VLLM_V1", kNeedsCuda},
+    ForeignBackend{"XFORMERS", kNeedsCuda},
+    ForeignBackend{"XFORMERS_VLLM_V1", kNeedsCuda},
+    ForeignBackend{"TRITON_ATTN", kNeedsTriton},
+    ForeignBackend{"TRITON_ATTN_VLLM_V1", kNeedsTriton},
+    ForeignBackend{"FLEX_ATTENTION", kNeedsTriton},
+    ForeignBackend{"TREE_ATTN", kNeedsTriton},
+    ForeignBackend{"ROCM_FLASH", kNeedsHip},
+    ForeignBackend{"ROCM_AITER_UNIFIED_ATTN", kNeedsHip},
+    ForeignBackend{"ROCM_AITER_MLA", kNeedsMla},
+    ForeignBackend{"ROCM_AITER_MLA_SPARSE", kNeedsMla},
+    ForeignBackend{"ROCM_AITER_TRITON_MLA", kNeedsMla},
+    ForeignBackend{"TRITON_MLA", kNeedsMla},
+    ForeignBackend{"FLASHMLA", kNeedsMla},
+    ForeignBackend{"FLASHMLA_SPARSE", kNeedsMla},
+    ForeignBackend{"FLASH_ATTN_MLA", kNeedsMla},
+    ForeignBackend{"FLASHINFER_MLA", kNeedsMla},
+    ForeignBackend{"CUTLASS_MLA", kNeedsMla},
+    ForeignBackend{"TORCH_SDPA", "is PyTorch's"},
+    ForeignBackend{"CPU_ATTN", "is another engine's"},
+};
+
 consteval bool names_unique() {
-  for (std::size_t i = 0; i < kTable.size(); ++i)
-    for (std::size_t j = 0; j < i; ++j) {
-      if (kTable[i].name == kTable[j].name || kTable[i].name == kTable[j].alias || kTable[j].name == kTable[i].alias) return false;
-      if (!kTable[i].alias.empty() && kTable[i].alias == kTable[j].alias) return false;
-    }
+  std::array<std::string_view, 2 * kTable.size() + kForeign.size()> names{};
+  std::size_t n = 0;
+  for (const BackendCaps& row : kTable) {
+    names[n++] = row.name;
+    if (!row.alias.empty()) names[n++] = row.alias;
+  }
+  for (const ForeignBackend& foreign : kForeign) names[n++] = foreign.name;
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if (names[i] == names[j]) return false;
   return true;
 }
 static_assert(names_unique(), "a backend's name is its key");
@@ -148,5 +183,6 @@ static_assert(split_rows_have_workspace());
 }  // namespace
 
 std::span<const BackendCaps> backend_table() { return kTable; }
+std::span<const ForeignBackend> foreign_backends() { return kForeign; }
 
 }  // namespace quire::attention

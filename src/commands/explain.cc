@@ -5,6 +5,7 @@
 
 #include "base/suggest.h"
 #include "commands/console.h"
+#include "config/attention_flags.h"
 #include "config/compilation.h"
 #include "config/resolve.h"
 #include "graph/mode.h"
@@ -25,7 +26,7 @@ constexpr NamedMask kMaskWords[] = {{"sliding-window", attention::Mask::kSliding
                                     {"sinks", attention::Mask::kSinks}};
 
 Result<const attention::DeviceFamily*> device_named(const std::string& asked) {
-  const std::string name = asked.empty() || asked == "auto" ? "cpu" : asked;
+  const std::string name = asked.empty() || asked == "auto" ? std::string(attention::kServedFamily) : asked;
   if (const attention::DeviceFamily* found = attention::find_device_family(name)) return found;
   std::vector<std::string_view> names;
   std::string all;

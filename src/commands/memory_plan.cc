@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "attention/device_family.h"
 #include "base/check.h"
 #include "base/checked.h"
 #include "commands/memory_advice.h"
@@ -17,7 +18,7 @@
 namespace quire::commands {
 namespace {
 
-constexpr char kDevice[] = "cpu";
+const std::string kDevice(attention::kServedFamily);
 
 struct Account {
   const char* item;

@@ -9,15 +9,6 @@
 namespace quire::commands {
 namespace {
 
-std::optional<std::string> requested_backend(config::AttentionBackendChoice choice) {
-  switch (choice) {
-    case config::AttentionBackendChoice::kAuto: return std::nullopt;
-    case config::AttentionBackendChoice::kCpuUnified: return "CPU_UNIFIED";
-    case config::AttentionBackendChoice::kCpuSplit: return "CPU_SPLIT";
-  }
-  return std::nullopt;
-}
-
 kv::KvLayout layout_of(const config::ResolvedConfig& c, const attention::BackendCaps& backend) {
   kv::KvLayout layout;
   layout.num_layers = c.model.num_layers;
@@ -54,7 +45,7 @@ Result<RunSetup> set_up_run(const config::ResolvedConfig& c, const std::string& 
                                        .query_dtype = c.engine.dtype,
                                        .masks = masks_of(c.model),
                                        .max_context = s.max_model_len};
-  auto selection = attention::select_backend(problem, device_family, requested_backend(c.engine.attention_backend));
+  auto selection = attention::select_backend(problem, device_family, c.engine.attention_backend.empty() ? std::nullopt : std::optional(c.engine.attention_backend));
   if (!selection.ok()) return selection.error();
   QUIRE_CHECK(selection->set.one_row()) << "the runner launches one row's kernels";
   const attention::BackendCaps& backend = *selection->backend;

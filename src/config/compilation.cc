@@ -4,7 +4,6 @@
 #include <array>
 #include <boost/json/serialize.hpp>
 
-#include "attention/capability.h"
 #include "base/json.h"
 #include "base/suggest.h"
 #include "config/values.h"
@@ -141,16 +140,20 @@ class CompilationReader {
     if (request_.mode.empty()) request_.mode = "NONE";
   }
   void take_sizes(const json::value& value) {
-    if (!value.is_array()) return wrong("cudagraph_capture_sizes", value, "a list of batch sizes from 1 to 65536");
+    const FlagRow& row = flag("cudagraph-capture-sizes");
+    const IntRange range = int_range(row.allowed);
+    if (!value.is_array()) return wrong("cudagraph_capture_sizes", value, "a list of batch sizes, each " + allowed_text(row));
     for (const auto& item : value.get_array()) {
-      if (!item.is_int64() || item.get_int64() < 1 || item.get_int64() > 65536)
-        return wrong("cudagraph_capture_sizes", item, "a batch size from 1 to 65536");
+      if (!item.is_int64() || item.get_int64() < range.lo || item.get_int64() > range.hi)
+        return wrong("cudagraph_capture_sizes", item, "a batch size, " + allowed_text(row));
       request_.capture_sizes.push_back(static_cast<std::int32_t>(item.get_int64()));
     }
   }
   void take_count(std::string_view key, const json::value& value) {
     if (value.is_null()) return;
-    if (!value.is_int64() || value.get_int64() < 0 || value.get_int64() > 65536) return wrong(key, value, "an integer from 0 to 65536");
+    const FlagRow& row = flag("max-cudagraph-capture-size");
+    const IntRange range = int_range(row.allowed);
+    if (!value.is_int64() || value.get_int64() < range.lo || value.get_int64() > range.hi) return wrong(key, value, allowed_text(row));
     request_.max_capture_size = static_cast<std::int32_t>(value.get_int64());
   }
 
@@ -186,77 +189,6 @@ void take_size_flags(const Options& options, GraphRequest& request, Problems& pr
   std::sort(request.capture_sizes.begin(), request.capture_sizes.end());
   request.capture_sizes.erase(std::unique(request.capture_sizes.begin(), request.capture_sizes.end()), request.capture_sizes.end());
 }
-
-struct ForeignBackend {
-  std::string_view name, why;
-};
-constexpr std::string_view kNeedsCuda = "needs a CUDA device";
-constexpr std::string_view kNeedsHip = "needs a ROCm device";
-constexpr std::string_view kNeedsMla = "needs a GPU and a model with latent attention";
-constexpr std::string_view kNeedsTriton = "needs a GPU and a kernel compiler at run time";
-constexpr ForeignBackend kForeign[] = {
-    {"FLASH_ATTN", kNeedsCuda},
-    {"FLASH_ATTN_VLLM_V1", kNeedsCuda},
-    {"FLASHINFER", kNeedsCuda},
-    {"FLASHINFER_VLLM_V1", kNeedsCuda},
-    {"XFORMERS", kNeedsCuda},
-    {"XFORMERS_VLLM_V1", kNeedsCuda},
-    {"TRITON_ATTN", kNeedsTriton},
-    {"TRITON_ATTN_VLLM_V1", kNeedsTriton},
-    {"FLEX_ATTENTION", kNeedsTriton},
-    {"TREE_ATTN", kNeedsTriton},
-    {"ROCM_ATTN", kNeedsHip},
-    {"ROCM_FLASH", kNeedsHip},
-    {"ROCM_AITER_FA", kNeedsHip},
-    {"ROCM_AITER_UNIFIED_ATTN", kNeedsHip},
-    {"ROCM_AITER_MLA", kNeedsMla},
-    {"ROCM_AITER_MLA_SPARSE", kNeedsMla},
-    {"ROCM_AITER_TRITON_MLA", kNeedsMla},
-    {"TRITON_MLA", kNeedsMla},
-    {"FLASHMLA", kNeedsMla},
-    {"FLASHMLA_SPARSE", kNeedsMla},
-    {"FLASH_ATTN_MLA", kNeedsMla},
-    {"FLASHINFER_MLA", kNeedsMla},
-    {"CUTLASS_MLA", kNeedsMla},
-    {"TORCH_SDPA", "is PyTorch's"},
-    {"CPU_ATTN", "is another engine's"},
-};
-
-AttentionBackendChoice backend_by_name(const std::string& spelling, std::string_view value, Problems& problems) {
-  const std::string name = upper(value);
-  if (name == "AUTO") return AttentionBackendChoice::kAuto;
-  if (name == "CPU_UNIFIED") return AttentionBackendChoice::kCpuUnified;
-  if (name == "CPU_SPLIT") return AttentionBackendChoice::kCpuSplit;
-  for (const ForeignBackend& foreign : kForeign) {
-    if (foreign.name != name) continue;
-    problems.add(
-        Error{ErrorCode::kUnsupported,
-              spelling + " " + name + ": not on this device (cpu): it " + std::string(foreign.why) + "; this device has CPU_UNIFIED and CPU_SPLIT",
-              "--attention-backend"});
-    return AttentionBackendChoice::kAuto;
-  }
-  const attention::BackendCaps* row = attention::find_backend(name);
-  if (row != nullptr) {
-    problems.add(Error{ErrorCode::kUnsupported, spelling + " " + name + ": not built yet, and not for this device (cpu); this device has CPU_UNIFIED and CPU_SPLIT", "--attention-backend"});
-    return AttentionBackendChoice::kAuto;
-  }
-  std::vector<std::string_view> names{"AUTO", "CPU_UNIFIED", "CPU_SPLIT"};
-  for (const ForeignBackend& foreign : kForeign) names.push_back(foreign.name);
-  problems.add("--attention-backend",
-               spelling + " " + quote_value(value) + ": unknown backend; this device has CPU_UNIFIED and CPU_SPLIT" + did_you_mean(name, names));
-  return AttentionBackendChoice::kAuto;
-}
-
-constexpr std::string_view kAttentionKeys[] = {"backend",
-                                               "flash_attn_version",
-                                               "use_prefill_decode_attention",
-                                               "flash_attn_max_num_splits_for_cuda_graph",
-                                               "use_cudnn_prefill",
-                                               "use_trtllm_attention",
-                                               "disable_flashinfer_prefill",
-                                               "disable_flashinfer_q_quantization",
-                                               "use_prefill_query_quantization",
-                                               "use_trtllm_ragged_deepseek_prefill"};
 
 }  // namespace
 
@@ -308,40 +240,6 @@ GraphRequest graph_request(const Options& options, std::vector<Adjustment>& note
                                                      std::to_string(request.capture_sizes.back()));
   }
   return request;
-}
-
-std::optional<NamedBackend> attention_name(const Options& options, std::vector<Adjustment>& notes, Problems& problems) {
-  const json::object& config = options.json("attention-config");
-  const std::string flag = options.spelling("attention-config");
-  std::optional<std::string> from_config;
-  for (const auto& [key, value] : config) {
-    if (key == "backend") {
-      if (value.is_string())
-        from_config = std::string(value.get_string());
-      else if (!value.is_null())
-        problems.add("--attention-config", flag + " key backend: " + quote_value(json::serialize(value)) + " must be the name of a backend");
-    } else if (std::find(std::begin(kAttentionKeys), std::end(kAttentionKeys), std::string_view(key)) != std::end(kAttentionKeys)) {
-      notes.push_back({Severity::kWarning, flag, "key " + std::string(key) + " has no effect: it tunes a GPU backend"});
-    } else {
-      problems.add("--attention-config", flag + ": unknown key " + quote_value(key) + did_you_mean(key, kAttentionKeys));
-    }
-  }
-  const auto direct = options.given_text("attention-backend");
-  if (direct && from_config) {
-    problems.add("--attention-backend", "--attention-backend and --attention-config.backend exclude each other; keep one");
-    return std::nullopt;
-  }
-  if (direct) return NamedBackend{options.spelling("attention-backend"), *direct};
-  if (from_config) return NamedBackend{flag + " backend", *from_config};
-  return std::nullopt;
-}
-
-AttentionBackendChoice attention_choice(const Options& options, const Environment& environment, std::vector<Adjustment>& notes, Problems& problems) {
-  const auto named = attention_name(options, notes, problems);
-  if (named && environment.attention_backend) notes.push_back({Severity::kInfo, "VLLM_ATTENTION_BACKEND", "is not read: " + named->spelling + " wins"});
-  if (named) return backend_by_name(named->spelling, named->name, problems);
-  if (environment.attention_backend) return backend_by_name("VLLM_ATTENTION_BACKEND", *environment.attention_backend, problems);
-  return AttentionBackendChoice::kAuto;
 }
 
 }  // namespace quire::config

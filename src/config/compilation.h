@@ -1,5 +1,5 @@
-// JSON-valued engine flags: --compilation-config and -O (vLLM's keys, with fates) and --attention-config. Turns them into a plain
-// request; which graph mode then runs is decided by the backend's row, not here.
+// --compilation-config and -O (vLLM's keys, with fates) and the graph flags beside them. Turns them into a plain request; which graph mode
+// then runs is decided by the backend's row, not here.
 #pragma once
 #include <boost/json/value.hpp>
 #include <optional>
@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "config/environment.h"
 #include "config/options.h"
 #include "config/problems.h"
 #include "config/resolved.h"
@@ -31,15 +30,5 @@ struct CompilationKey {
   std::string_view text;
 };
 [[nodiscard]] std::span<const CompilationKey> compilation_keys();
-
-// The name of --attention-backend, or "backend" of --attention-config, as written; nullopt: neither is given.
-struct NamedBackend {
-  std::string spelling, name;
-};
-[[nodiscard]] std::optional<NamedBackend> attention_name(const Options& options, std::vector<Adjustment>& notes, Problems& problems);
-
-// That name, else VLLM_ATTENTION_BACKEND: CPU_UNIFIED, CPU_SPLIT or auto, in any case. Names of backends that this
-// device lacks are refused by name; unknown names with the nearest one.
-[[nodiscard]] AttentionBackendChoice attention_choice(const Options& options, const Environment& environment, std::vector<Adjustment>& notes, Problems& problems);
 
 }  // namespace quire::config

@@ -1,12 +1,34 @@
 // Rows of the flag table: model, numerics, memory, scheduler, attention and graphs, sampling defaults. A table, so longer
 // than a source file may be.
 #include "config/flag_table.h"
+#include "graph/buckets.h"
 
 namespace quire::config {
 namespace {
 
 using K = ValueKind;
 using G = FlagGroup;
+
+// "low..high", so that a limit that other code declares is not typed again.
+class RangeText {
+ public:
+  constexpr RangeText(std::int64_t low, std::int64_t high) {
+    append(low);
+    text_[size_++] = '.';
+    text_[size_++] = '.';
+    append(high);
+  }
+  [[nodiscard]] constexpr std::string_view view() const { return {text_, size_}; }
+
+ private:
+  constexpr void append(std::int64_t n) {  // n >= 0
+    if (n >= 10) append(n / 10);
+    text_[size_++] = static_cast<char>('0' + n % 10);
+  }
+  char text_[48] = {};
+  std::size_t size_ = 0;
+};
+constexpr RangeText kCaptureSize(1, graph::kMaxCaptureSize), kLargestCaptureSize(0, graph::kMaxCaptureSize);
 
 // One row, one line.
 // clang-format off
@@ -87,15 +109,15 @@ constexpr FlagRow kRows[] = {
     {.name = "performance-mode", .kind = K::kChoice, .fallback = "balanced", .allowed = "balanced|interactivity|throughput", .help = "Preset of scheduler and graph sizes", .group = G::kScheduler, .fate = Fate::kNoEffect, .fate_text = "use --max-num-batched-tokens and --max-num-seqs"},
 
     // Attention, compilation and graphs
-    {.name = "attention-backend", .fallback = "auto", .help = "CPU_UNIFIED: one kernel for every row; CPU_SPLIT: decode and prefill apart; an explicit choice is never replaced", .group = G::kAttention},
+    {.name = "attention-backend", .fallback = "auto", .help = "A row of docs/CAPABILITIES.md; an explicit choice is never replaced", .group = G::kAttention},
     {.name = "attention-config", .aliases = "-ac", .kind = K::kJson, .fallback = "{}", .help = "JSON form: {\"backend\": NAME}", .group = G::kAttention},
     {.name = "disable-sliding-window", .kind = K::kBool, .fallback = "false", .help = "Ignore sliding windows", .group = G::kAttention, .fate = Fate::kNotBuilt, .fate_text = "sliding-window attention"},
     {.name = "disable-cascade-attn", .kind = K::kBool, .fallback = "true", .help = "No shared-prefix attention", .group = G::kAttention, .fate = Fate::kNoEffect, .fate_text = "there is no cascade attention"},
     {.name = "enforce-eager", .kind = K::kBool, .fallback = "false", .help = "No graphs", .group = G::kAttention},
     {.name = "compilation-config", .aliases = "-cc", .kind = K::kJson, .fallback = "{}", .help = "Graph settings: cudagraph_mode, cudagraph_capture_sizes, ...; -O takes the same and a level", .group = G::kAttention},
     {.name = "optimization-level", .kind = K::kInt, .fallback = "2", .allowed = "0..3", .help = "0: no graphs; same as -O0 to -O3", .group = G::kAttention},
-    {.name = "cudagraph-capture-sizes", .aliases = "--cuda-graph-sizes", .kind = K::kIntList, .fallback = "derived", .allowed = "1..65536", .help = "Batch sizes with a graph", .group = G::kAttention},
-    {.name = "max-cudagraph-capture-size", .kind = K::kInt, .fallback = "derived", .allowed = "0..65536", .help = "Largest batch with a graph", .group = G::kAttention},
+    {.name = "cudagraph-capture-sizes", .aliases = "--cuda-graph-sizes", .kind = K::kIntList, .fallback = "derived", .allowed = kCaptureSize.view(), .help = "Batch sizes with a graph", .group = G::kAttention},
+    {.name = "max-cudagraph-capture-size", .kind = K::kInt, .fallback = "derived", .allowed = kLargestCaptureSize.view(), .help = "Largest batch with a graph", .group = G::kAttention},
     {.name = "max-seq-len-to-capture", .aliases = "--max-context-len-to-capture", .kind = K::kInt, .fallback = "8192", .allowed = "1..", .help = "Longest context with a graph (older form)", .group = G::kAttention, .fate = Fate::kNoEffect, .fate_text = "graphs never depend on the context length; sizes are --cudagraph-capture-sizes"},
     {.name = "use-v2-block-manager", .kind = K::kBool, .fallback = "true", .help = "Block manager (older form)", .group = G::kAttention, .fate = Fate::kNoEffect, .fate_text = "there is one block pool"},
 

@@ -80,6 +80,8 @@ std::string description(const FlagRow& row) {
     facts = allowed_text(row);
   else if (!row.allowed.empty())
     facts = usable_values(row);
+  else if (row.name == "attention-backend")
+    for (const std::string_view name : attention::built_backends(attention::kServedFamily)) facts += (facts.empty() ? "" : ", ") + std::string(name);
   if (!row.fallback.empty() && row.name != "help") facts += (facts.empty() ? "default " : "; default ") + std::string(row.fallback);
   return facts.empty() ? out : out + " (" + facts + ")";
 }
@@ -173,7 +175,7 @@ std::string explain_help() {
       "\n  --device NAME                 ";
   std::size_t column = kColumn;
   for (const attention::DeviceFamily& f : attention::device_families()) {
-    const std::string word = std::string(f.name) + (f.name == "cpu" ? " (default)" : "");
+    const std::string word = std::string(f.name) + (f.name == attention::kServedFamily ? " (default)" : "");
     if (column > kColumn) out += ",";
     if (column + word.size() + 3 > kWidth) out += "\n" + std::string(kColumn, ' '), column = kColumn;
     if (column > kColumn) out += " ";

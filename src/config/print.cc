@@ -21,14 +21,7 @@ json::value maybe(const std::optional<T>& value) {
   return value ? json::value(*value) : json::value(nullptr);
 }
 
-const char* backend_name(AttentionBackendChoice choice) {
-  switch (choice) {
-    case AttentionBackendChoice::kAuto: return "auto";
-    case AttentionBackendChoice::kCpuUnified: return "CPU_UNIFIED";
-    case AttentionBackendChoice::kCpuSplit: return "CPU_SPLIT";
-  }
-  return "";
-}
+std::string backend_name(const EngineSettings& e) { return e.attention_backend.empty() ? "auto" : e.attention_backend; }
 
 const char* load_format_name(LoadFormat format) {
   switch (format) {
@@ -64,7 +57,7 @@ json::object engine_json(const EngineSettings& e) {
           {"seed", e.seed},
           {"kv_cache_bytes", e.kv_cache_bytes},
           {"num_blocks_override", maybe(e.num_blocks_override)},
-          {"attention_backend", backend_name(e.attention_backend)},
+          {"attention_backend", backend_name(e)},
           {"num_threads", e.num_threads},
           {"cpu_isa", e.cpu_isa},
           {"enforce_eager", e.enforce_eager},
@@ -208,7 +201,7 @@ std::string banner(const ResolvedConfig& config, std::string_view version) {
          n(s.max_num_batched_tokens) + " tokens and " + n(s.max_num_seqs) + " sequences, queue " + n(e.max_queue) + "\n";
   out += "scheduler  " + std::string(s.policy == SchedulingPolicy::kPriority ? "priority" : "fcfs") + ", chunked prefill " +
          (s.enable_chunked_prefill ? "on" : "off") + ", steps in flight " + n(s.depth) + "\n";
-  out += "attention  " + std::string(backend_name(e.attention_backend)) + ", graphs " + (e.graph.mode.empty() ? "default" : e.graph.mode) + "\n";
+  out += "attention  " + backend_name(e) + ", graphs " + (e.graph.mode.empty() ? "default" : e.graph.mode) + "\n";
   out +=
       "server     " + address(config.http) + ", " +
       (config.http.api_keys.empty() ? "no API key" : n(config.http.api_keys.size()) + (config.http.api_keys.size() == 1 ? " API key" : " API keys")) +

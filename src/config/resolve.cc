@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "config/attention_flags.h"
 #include "config/compilation.h"
 #include "config/resolve_parts.h"
 #include "model/checkpoint.h"

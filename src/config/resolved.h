@@ -19,7 +19,6 @@ struct Adjustment {
   std::string text;  // what was asked, what runs instead and why; names the replacement
 };
 
-enum class AttentionBackendChoice : std::uint8_t { kAuto, kCpuUnified, kCpuSplit };
 enum class LoadFormat : std::uint8_t { kAuto, kSafetensors, kDummy };
 
 // What --compilation-config, -O and the capture flags ask for, in vLLM's words. Which mode runs is decided against the attention
@@ -46,7 +45,7 @@ struct EngineSettings {
   std::uint64_t seed = 0;
   std::int64_t kv_cache_bytes = 0;  // KV pool size on this device (from --kv-cache-memory-bytes or the CPU rule)
   std::optional<std::int32_t> num_blocks_override;  // --num-gpu-blocks-override; kv_cache_bytes then follows from it
-  AttentionBackendChoice attention_backend = AttentionBackendChoice::kAuto;
+  std::string attention_backend;  // a row of the attention table; "": the table's order decides
   std::int32_t num_threads = 0;  // CPU compute threads; >= 1
   SchedulerConfig scheduler;     // num_blocks: as many as kv_cache_bytes holds
   bool enforce_eager = false;

@@ -163,7 +163,16 @@ TEST(Pool, TooSmallForOneRequestSaysWhatWouldFit) {
     EXPECT_EQ(resolved(fitted).engine.scheduler.max_model_len, 336) << fitted;
   }
   EXPECT_EQ(resolved("M --max-model-len auto").engine.scheduler.max_model_len, 2048);
-  EXPECT_THAT(resolve_error("M --kv-cache-memory-bytes 1"), HasSubstr("KV pool too small"));
+  EXPECT_THAT(resolve_error("M --kv-cache-memory-bytes 1"), HasSubstr("--kv-cache-memory-bytes 1: KV pool too small"));
+  World poor;
+  poor.machine.free_memory_bytes = 1 << 20;
+  EXPECT_THAT(resolve_error("M", poor), ::testing::AllOf(::testing::StartsWith("KV pool too small"), HasSubstr("or raise --kv-cache-memory-bytes")));
+  World by_variable;
+  by_variable.model.num_layers = 1024;
+  by_variable.model.max_position_embeddings = 131072;
+  by_variable.tokenizer.model_max_length = 0;
+  by_variable.variables = {{"VLLM_CPU_KVCACHE_SPACE", "1"}};
+  EXPECT_THAT(resolve_error("M", by_variable), ::testing::AllOf(HasSubstr("VLLM_CPU_KVCACHE_SPACE 1: KV pool too small"), HasSubstr("or raise VLLM_CPU_KVCACHE_SPACE")));
   EXPECT_THAT(resolve_error("M --kv-cache-memory-bytes 1 --max-model-len auto"), HasSubstr("KV pool too small"));
 }
 
@@ -172,7 +181,10 @@ TEST(Pool, BlocksOverrideAndLimits) {
   EXPECT_EQ(config.engine.scheduler.num_blocks, 200);
   EXPECT_EQ(config.engine.num_blocks_override, 200);
   EXPECT_EQ(config.engine.kv_cache_bytes, 200 * kTinyBlock);
-  EXPECT_THAT(resolve_error("M --num-gpu-blocks-override 3"), HasSubstr("feasible --max-model-len is 48"));
+  EXPECT_THAT(resolve_error("M --num-gpu-blocks-override 3"),
+              ::testing::AllOf(HasSubstr("--num-gpu-blocks-override 3: KV pool too small: one request of 2048 tokens (--max-model-len) needs 128 blocks; the estimated feasible --max-model-len is 48 (or auto); or raise --num-gpu-blocks-override"),
+                               Not(HasSubstr("--kv-cache-memory-bytes"))));
+  EXPECT_THAT(resolve_error("M --num_gpu_blocks_override 3 --kv-cache-memory-bytes 1G"), Not(HasSubstr("--kv-cache-memory-bytes")));
   EXPECT_THAT(resolve_error("M --kv-cache-memory-bytes 65G"), HasSubstr("the machine has"));
   EXPECT_THAT(warnings_of(resolved("M --kv-cache-memory-bytes 33G"), "--kv-cache-memory-bytes"), SizeIs(1));
   World absurd;
@@ -183,7 +195,7 @@ TEST(Pool, BlocksOverrideAndLimits) {
 TEST(Pool, BlockSize) {
   EXPECT_EQ(resolved("M --block-size 128").engine.scheduler.block_size, 128);
   EXPECT_THAT(resolve_error("M --block-size 40"), HasSubstr("--block-size 40: must be a multiple of 16 (nearest: 48)"));
-  EXPECT_THAT(resolve_error("M --block-size 8"), HasSubstr("--block-size '8': must be integer from 16 to 1024"));
+  EXPECT_THAT(resolve_error("M --block-size 8"), HasSubstr("--block-size '8': must be an integer from 16 to 1024"));
 }
 
 TEST(Budget, DefaultsAndValidation) {
@@ -207,19 +219,19 @@ TEST(Budget, DefaultsAndValidation) {
 }
 
 TEST(Attention, BackendByNameInAnyCase) {
-  EXPECT_EQ(resolved("M").engine.attention_backend, AttentionBackendChoice::kAuto);
-  EXPECT_EQ(resolved("M --attention-backend cpu_unified").engine.attention_backend, AttentionBackendChoice::kCpuUnified);
-  EXPECT_EQ(resolved("M -ac.backend CPU_SPLIT").engine.attention_backend, AttentionBackendChoice::kCpuSplit);
-  EXPECT_EQ(resolved("M --attention-config '{\"backend\":\"Cpu_Split\"}'").engine.attention_backend, AttentionBackendChoice::kCpuSplit);
+  EXPECT_EQ(resolved("M").engine.attention_backend, "");
+  EXPECT_EQ(resolved("M --attention-backend cpu_unified").engine.attention_backend, "CPU_UNIFIED");
+  EXPECT_EQ(resolved("M -ac.backend CPU_SPLIT").engine.attention_backend, "CPU_SPLIT");
+  EXPECT_EQ(resolved("M --attention-config '{\"backend\":\"Cpu_Split\"}'").engine.attention_backend, "CPU_SPLIT");
   EXPECT_THAT(resolve_error("M --attention-backend CPU_SPLIT -ac.backend CPU_SPLIT"), HasSubstr("exclude each other"));
-  EXPECT_THAT(resolve_error("M --attention-backend ROCM_AITER_FA"), HasSubstr("ROCM_AITER_FA: not on this device (cpu): it needs a ROCm device"));
+  EXPECT_THAT(resolve_error("M --attention-backend ROCM_AITER_FA"), HasSubstr("--attention-backend ROCM_AITER_FA (here ROCM_FAST): not on this device (cpu): it is for gfx90a, gfx942 and gfx950, and not built yet; this device has CPU_UNIFIED and CPU_SPLIT"));
   EXPECT_THAT(resolve_error("M --attention-backend flash_attn"), HasSubstr("needs a CUDA device"));
-  EXPECT_THAT(resolve_error("M --attention-backend ROCM_FAST"), HasSubstr("ROCM_FAST: not built yet"));
-  EXPECT_THAT(resolve_error("M --attention-backend cuda_sm90"), HasSubstr("CUDA_SM90: not built yet"));
+  EXPECT_THAT(resolve_error("M --attention-backend ROCM_FAST"), HasSubstr("ROCM_FAST: not on this device (cpu): it is for gfx90a"));
+  EXPECT_THAT(resolve_error("M --attention-backend cuda_sm90"), HasSubstr("CUDA_SM90: not on this device (cpu): it is for sm90, and not built yet"));
   World world;
   world.variables = {{"VLLM_ATTENTION_BACKEND", "CPU_SPLIT"}};
-  EXPECT_EQ(resolved("M", world).engine.attention_backend, AttentionBackendChoice::kCpuSplit);
-  EXPECT_EQ(resolved("M --attention-backend CPU_UNIFIED", world).engine.attention_backend, AttentionBackendChoice::kCpuUnified);
+  EXPECT_EQ(resolved("M", world).engine.attention_backend, "CPU_SPLIT");
+  EXPECT_EQ(resolved("M --attention-backend CPU_UNIFIED", world).engine.attention_backend, "CPU_UNIFIED");
   const ResolvedConfig both = resolved("M --attention-backend CPU_UNIFIED", world);
   EXPECT_TRUE(std::any_of(both.adjustments.begin(), both.adjustments.end(), [](const Adjustment& a) { return a.flag == "VLLM_ATTENTION_BACKEND"; })) << "said aloud";
   world.variables = {{"VLLM_ATTENTION_BACKEND", "FLASH_ATTN"}};
@@ -288,8 +300,8 @@ TEST(Api, NamesTemplatesAndDefaults) {
   EXPECT_THAT(changed.eos_token_ids, ElementsAre(7));
   EXPECT_EQ(resolved("M --override-generation-config.temperature null", world).api.defaults.temperature, std::nullopt);
   EXPECT_THAT(resolve_error("M --override-generation-config.temprature 1"), HasSubstr("did you mean 'temperature'"));
-  EXPECT_THAT(resolve_error("M --override-generation-config.top_p 2"), HasSubstr("must be a number in range"));
-  EXPECT_THAT(resolve_error("M --override-generation-config.eos_token_id 576"), HasSubstr("below 576"));
+  EXPECT_THAT(resolve_error("M --override-generation-config.top_p 2"), HasSubstr("--override-generation-config: top_p = 2 must be a number above 0 and at most 1"));
+  EXPECT_THAT(resolve_error("M --override-generation-config.eos_token_id 576"), HasSubstr("eos_token_id holds 576, which is not a token id from 0 to 575"));
 }
 
 TEST(Http, KeysTimeoutsAndUnixSocket) {
@@ -327,6 +339,50 @@ TEST(Problems, OfResolutionComeTogether) {
   for (const char* part : {"--block-size", "--max-model-len 4096", "FLASHINFER", "'nope'", "KV pool too small"}) EXPECT_THAT(error, HasSubstr(part));
 }
 
+// Any two mistakes that have no flag in common are both told.
+TEST(Problems, OfEveryPairAreBothListed) {
+  struct Mistake {
+    std::string flags, text;
+  };
+  const Mistake mistakes[] = {{"--block-size 40", "--block-size 40: must be a multiple"},
+                              {"--max-model-len 4096", "--max-model-len 4096: the model's configuration allows"},
+                              {"--kv-cache-memory-bytes 65G", "the machine has"},
+                              {"--num-gpu-blocks-override 1", "--num-gpu-blocks-override 1: KV pool too small"},
+                              {"--max-num-batched-tokens 64 --max-num-seqs 65", "must be at least --max-num-seqs (65)"},
+                              {"--no-enable-chunked-prefill --max-num-batched-tokens 1024", "at least --max-model-len (2048)"},
+                              {"--long-prefill-token-threshold 2049", "must be at most --max-model-len"},
+                              {"--attention-backend FLASHINFER", "--attention-backend FLASHINFER: not on this device"},
+                              {"-ac.backnd 1", "unknown key 'backnd'"},
+                              {"-ac.backend 3", "must be the name of a backend"},
+                              {"-cc.nope 1", "unknown key 'nope'"},
+                              {"-cc.cudagraph_mode FUL", "did you mean 'FULL'"},
+                              {"-cc.cudagraph_capture_sizes [0]", "'0' must be a batch size, an integer from 1 to 65536"},
+                              {"-cc.max_cudagraph_capture_size x", "must be an integer from 0 to 65536"},
+                              {"--cudagraph-capture-sizes 1 2 --max-cudagraph-capture-size 4", "contradicts the listed sizes"},
+                              {"--served-model-name a a", "'a': is given twice"},
+                              {"--chat-template nowhere.jinja", "--chat-template 'nowhere.jinja'"},
+                              {"--override-generation-config.temprature 1", "unknown key 'temprature'"},
+                              {"--override-generation-config.top_p 0", "top_p = 0 must be"},
+                              {"--override-generation-config.eos_token_id 576", "eos_token_id holds 576"}};
+  const auto flags_of = [](const std::string& line) {
+    std::vector<std::string> flags;
+    for (const std::string& word : test::words(line))
+      if (word.front() == '-') flags.push_back(word);
+    return flags;
+  };
+  const auto share = [&](const Mistake& a, const Mistake& b) {
+    const auto left = flags_of(a.flags), right = flags_of(b.flags);
+    return std::any_of(left.begin(), left.end(), [&](const std::string& f) { return std::find(right.begin(), right.end(), f) != right.end(); });
+  };
+  for (const Mistake& one : mistakes) {
+    EXPECT_THAT(resolve_error("M " + one.flags), HasSubstr(one.text));
+    for (const Mistake& other : mistakes) {
+      if (&one == &other || share(one, other)) continue;
+      EXPECT_THAT(resolve_error("M " + one.flags + " " + other.flags), ::testing::AllOf(HasSubstr(one.text), HasSubstr(other.text))) << one.flags << " " << other.flags;
+    }
+  }
+}
+
 TEST(Locate, TheModelOfTheRepository) {
   const std::string dir = QUIRE_SOURCE_DIR "/models/gsm-tiny";
   const auto found = locate_model(test::options_of("'" + dir + "' --generation-config vllm"));
@@ -347,7 +403,7 @@ TEST(SeedLine25104, OnTheRealTinyModelAndThisMachine) {
   ASSERT_TRUE(folders.ok()) << folders.error().message;
   const auto spec = model::read_model_spec(folders.value().model_dir);
   ASSERT_TRUE(spec.ok()) << spec.error().message;
-  const auto generation = model::read_generation_defaults(*folders.value().generation_config_dir);
+  const auto generation = model::read_generation_defaults(*folders.value().generation_config_dir, spec->vocab_size);
   ASSERT_TRUE(generation.ok()) << generation.error().message;
   const auto config = resolve({.options = options,
                                .environment = {},
