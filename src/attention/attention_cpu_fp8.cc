@@ -7,7 +7,6 @@
 #include <array>
 
 #include "attention/cpu_kernels.h"
-#include "attention/params.h"
 #include "attention/unit-inl.h"
 
 HWY_BEFORE_NAMESPACE();

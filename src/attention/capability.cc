@@ -15,8 +15,6 @@ const char* mask_name(Mask m) {
   return "?";
 }
 
-const char* phase_name(Phase p) { return p == Phase::kDecode ? "decode" : p == Phase::kExtend ? "extend" : "prefill"; }
-
 std::int32_t AttnProblem::group() const {
   if (num_kv_heads <= 0 || num_ranks <= 0 || num_heads <= 0 || num_heads % num_kv_heads != 0 || num_heads % num_ranks != 0) return 0;
   if (num_kv_heads % num_ranks != 0 && num_ranks % num_kv_heads != 0) return 0;
@@ -34,18 +32,18 @@ std::string AttnProblem::describe() const {
   return out;
 }
 
-bool PhaseCaps::takes_head_dim(std::int32_t d) const {
+bool ClassCaps::takes_head_dim(std::int32_t d) const {
   if (!head_sizes.empty()) return std::find(head_sizes.begin(), head_sizes.end(), d) != head_sizes.end();
   return d >= min_head_dim && d <= max_head_dim && d % head_dim_multiple == 0;
 }
 
-bool PhaseCaps::takes_block_size(std::int32_t b) const {
+bool ClassCaps::takes_block_size(std::int32_t b) const {
   if (!block_sizes.empty()) return std::find(block_sizes.begin(), block_sizes.end(), b) != block_sizes.end();
   return b > 0 && b % block_size_multiple == 0;
 }
 
-bool PhaseCaps::takes_format(kv::KvFormat f) const { return std::find(kv_formats.begin(), kv_formats.end(), f) != kv_formats.end(); }
-bool PhaseCaps::takes_query(DType t) const { return std::find(query_dtypes.begin(), query_dtypes.end(), t) != query_dtypes.end(); }
+bool ClassCaps::takes_format(kv::KvFormat f) const { return std::find(kv_formats.begin(), kv_formats.end(), f) != kv_formats.end(); }
+bool ClassCaps::takes_query(DType t) const { return std::find(query_dtypes.begin(), query_dtypes.end(), t) != query_dtypes.end(); }
 
 namespace {
 
@@ -57,12 +55,12 @@ std::string list_text(std::span<const std::int32_t> values) {
 
 }  // namespace
 
-std::string PhaseCaps::head_sizes_text() const {
+std::string ClassCaps::head_sizes_text() const {
   if (!head_sizes.empty()) return list_text(head_sizes);
   return "multiples of " + std::to_string(head_dim_multiple) + " in " + std::to_string(min_head_dim) + ".." + std::to_string(max_head_dim);
 }
 
-std::string PhaseCaps::block_sizes_text() const { return block_sizes.empty() ? "multiples of " + std::to_string(block_size_multiple) : list_text(block_sizes); }
+std::string ClassCaps::block_sizes_text() const { return block_sizes.empty() ? "multiples of " + std::to_string(block_size_multiple) : list_text(block_sizes); }
 
 bool BackendCaps::on(std::string_view family) const { return std::find(families.begin(), families.end(), family) != families.end(); }
 

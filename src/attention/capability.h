@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "attention/row_class.h"
 #include "base/dtype.h"
 #include "graph/mode.h"
 #include "kv/store/kv_format.h"
@@ -59,12 +60,8 @@ struct AttnProblem {
 
 enum class KernelSplit : std::uint8_t { kUnified, kDecodeAndPrefill };
 
-enum class Phase : std::uint8_t { kDecode, kExtend, kPrefill };
-inline constexpr Phase kPhases[] = {Phase::kDecode, Phase::kExtend, Phase::kPrefill};
-[[nodiscard]] const char* phase_name(Phase p);
-
-// What one phase's kernel of a row takes.
-struct PhaseCaps {
+// What a backend's kernel for one class of rows takes.
+struct ClassCaps {
   std::span<const std::int32_t> head_sizes = {};  // empty: every multiple of head_dim_multiple in min_head_dim..max_head_dim
   std::int32_t min_head_dim = 0, max_head_dim = 0, head_dim_multiple = 1;
   std::int32_t min_group = 1, max_group = 32;      // query heads per KV head
@@ -101,14 +98,14 @@ struct BackendCaps {
   std::span<const std::string_view> families;  // names of device_family.h's table
   KernelSplit split = KernelSplit::kUnified;
   GraphSupport graph_support = GraphSupport::kNever;
-  PhaseCaps decode = {}, extend = {}, prefill = {};
+  ClassCaps decode = {}, extend = {}, prefill = {};
   WorkspaceRule workspace = {};
   kv::CellOrder key_order = kv::CellOrder::kDimMajor, value_order = kv::CellOrder::kTokenMajor;  // the layout its writer and readers share
   Built built = Built::kYes;
   OptIn opt_in = OptIn::kNo;
   std::string_view summary;  // one line for documents
 
-  [[nodiscard]] const PhaseCaps& phase(Phase p) const { return p == Phase::kDecode ? decode : p == Phase::kExtend ? extend : prefill; }
+  [[nodiscard]] const ClassCaps& of(RowClass p) const { return p == RowClass::kDecode ? decode : p == RowClass::kExtend ? extend : prefill; }
   [[nodiscard]] bool on(std::string_view family) const;
   [[nodiscard]] bool same_layout(const BackendCaps& other) const { return key_order == other.key_order && value_order == other.value_order; }
   [[nodiscard]] bool answers_to(std::string_view spelling) const { return spelling == name || (!alias.empty() && spelling == alias); }

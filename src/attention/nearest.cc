@@ -1,7 +1,6 @@
-// The nearest supported configuration: per row, each field of the question moved to the closest value that every phase takes; the row with
+// The nearest supported configuration: per row, each field of the question moved to the closest value that every class of rows takes; the row with
 // the fewest moves wins, the table's order breaks ties.
 #include <algorithm>
-#include <cstdlib>
 
 #include "attention/device_family.h"
 #include "attention/select.h"
@@ -12,7 +11,7 @@ namespace {
 constexpr std::int32_t kMaxHeadTried = 1024, kMaxBlockTried = 1024;
 
 template <class Takes>
-bool all_phases(const BackendCaps& row, Takes takes) {
+bool all_classes(const BackendCaps& row, Takes takes) {
   return takes(row.decode) && takes(row.extend) && takes(row.prefill);
 }
 
@@ -45,7 +44,7 @@ struct Moves {
       const std::int32_t ranks = std::clamp(q.num_ranks, 1, q.num_heads);
       for (q.num_ranks = ranks; q.num_ranks > 1 && q.group() == 0;) --q.num_ranks;
     }
-    const auto group_fits = [&] { return all_phases(row, [&](const PhaseCaps& c) { return q.group() >= c.min_group && q.group() <= c.max_group; }); };
+    const auto group_fits = [&] { return all_classes(row, [&](const ClassCaps& c) { return q.group() >= c.min_group && q.group() <= c.max_group; }); };
     if (!group_fits()) {
       const std::int32_t kv = q.num_kv_heads;
       const std::int32_t found = closest(kv, q.num_heads, [&](std::int32_t n) { return q.num_heads % n == 0 && (q.num_kv_heads = n, group_fits()); });
@@ -55,24 +54,24 @@ struct Moves {
     if (q.num_ranks != old_ranks) say("ranks", std::to_string(q.num_ranks), std::to_string(old_ranks));
   }
   void sizes() {
-    const auto head = closest(q.head_dim, kMaxHeadTried, [&](std::int32_t d) { return all_phases(row, [&](const PhaseCaps& c) { return c.takes_head_dim(d); }); });
+    const auto head = closest(q.head_dim, kMaxHeadTried, [&](std::int32_t d) { return all_classes(row, [&](const ClassCaps& c) { return c.takes_head_dim(d); }); });
     if (head != q.head_dim) say("head size", std::to_string(head), std::to_string(q.head_dim));
     q.head_dim = head;
-    const auto block_fits = [&](std::int32_t b) { return all_phases(row, [&](const PhaseCaps& c) { return c.takes_block_size(b); }); };
+    const auto block_fits = [&](std::int32_t b) { return all_classes(row, [&](const ClassCaps& c) { return c.takes_block_size(b); }); };
     if (block_fits(q.block_size)) return;
     const auto block = closest(q.block_size, kMaxBlockTried, block_fits);
     say("block size", std::to_string(block), std::to_string(q.block_size));
     q.block_size = block;
   }
   void types() {
-    const auto query_fits = [&](DType t) { return all_phases(row, [&](const PhaseCaps& c) { return c.takes_query(t); }); };
+    const auto query_fits = [&](DType t) { return all_classes(row, [&](const ClassCaps& c) { return c.takes_query(t); }); };
     if (!query_fits(q.query_dtype)) {
       const DType was = q.query_dtype;
       for (const DType t : {DType::kBF16, DType::kF16, DType::kF32})
         if (!query_fits(q.query_dtype)) q.query_dtype = t;
       say("queries in", dtype_name(q.query_dtype), dtype_name(was));
     }
-    const auto format_fits = [&](kv::KvFormat f) { return device.stores(f) && all_phases(row, [&](const PhaseCaps& c) { return c.takes_format(f); }); };
+    const auto format_fits = [&](kv::KvFormat f) { return device.stores(f) && all_classes(row, [&](const ClassCaps& c) { return c.takes_format(f); }); };
     if (format_fits(q.kv_format)) return;
     const kv::KvFormat was = q.kv_format;
     if (is_fp8(was)) q.kv_format = device.e4m3();  // the same width first
@@ -82,12 +81,12 @@ struct Moves {
   }
   void masks_and_length() {
     for (const Mask m : kMasks) {
-      if (!q.masks.has(m) || all_phases(row, [&](const PhaseCaps& c) { return c.masks.has(m); })) continue;
+      if (!q.masks.has(m) || all_classes(row, [&](const ClassCaps& c) { return c.masks.has(m); })) continue;
       q.masks.remove(m);
       changes.push_back(std::string("no ") + mask_name(m));
     }
-    for (const Phase p : kPhases) {
-      const std::int64_t most = row.phase(p).max_context;
+    for (const RowClass p : kRowClasses) {
+      const std::int64_t most = row.of(p).max_context;
       if (most == 0 || q.max_context <= most) continue;
       say("at most", std::to_string(most) + " tokens", std::to_string(q.max_context));
       q.max_context = most;

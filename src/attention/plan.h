@@ -5,16 +5,9 @@
 #include <vector>
 
 #include "attention/params.h"
+#include "attention/row_class.h"
 
 namespace quire::attention {
-
-enum class RowClass : std::uint8_t { kDecode, kExtend, kPrefill };
-
-// Decode: at most `decode_query_len` new tokens (one, unless tokens are drafted). Extend: more, after cached ones. Prefill: more, and
-// nothing cached.
-[[nodiscard]] constexpr RowClass row_class(std::int32_t num_computed, std::int32_t num_new, std::int32_t decode_query_len = 1) {
-  return num_new <= decode_query_len ? RowClass::kDecode : num_computed > 0 ? RowClass::kExtend : RowClass::kPrefill;
-}
 
 struct RowLengths {
   std::int32_t num_computed = 0, num_new = 0;

@@ -28,11 +28,11 @@ std::string families_text(const BackendCaps& row) {
   return out;
 }
 
-// Reasons of the phases' own limits; equal texts of several phases become one.
-class PhaseReasons {
+// Reasons of the row classes' own limits; equal texts of several classes become one.
+class ClassReasons {
  public:
-  explicit PhaseReasons(std::vector<Reason>& out) : out_(out), first_(out.size()) {}
-  void add(Phase p, std::string text) {
+  explicit ClassReasons(std::vector<Reason>& out) : out_(out), first_(out.size()) {}
+  void add(RowClass p, std::string text) {
     for (std::size_t i = first_; i < out_.size(); ++i)
       if (out_[i].text == text) {
         out_[i].in[static_cast<int>(p)] = true;
@@ -48,7 +48,7 @@ class PhaseReasons {
   std::size_t first_;
 };
 
-void check_phase(const PhaseCaps& caps, Phase p, const AttnProblem& q, PhaseReasons& out) {
+void check_class(const ClassCaps& caps, RowClass p, const AttnProblem& q, ClassReasons& out) {
   const auto refuse = [&](bool bad, std::string why) { if (bad) out.add(p, std::move(why)); };
   refuse(!caps.takes_head_dim(q.head_dim), "head size " + std::to_string(q.head_dim) + " is not among " + caps.head_sizes_text());
   const std::int32_t group = q.group();
@@ -114,11 +114,11 @@ class Negotiation {
     return {};
   }
   [[nodiscard]] bool may_win(const BackendCaps& row) const { return out_.asked != nullptr ? &row == out_.asked : row.opt_in == OptIn::kNo; }
-  static bool serves(const Candidate& c, Phase p) {
+  static bool serves(const Candidate& c, RowClass p) {
     return std::none_of(c.reasons.begin(), c.reasons.end(), [&](const Reason& r) { return r.touches(p); });
   }
-  // The first row that may stand in for `main` in phase `p`: only without an explicit choice, and only with the same cells.
-  [[nodiscard]] const BackendCaps* stand_in(const Candidate& main, Phase p) const {
+  // The first row that may stand in for `main` for rows of class `p`: only without an explicit choice, and only with the same cells.
+  [[nodiscard]] const BackendCaps* stand_in(const Candidate& main, RowClass p) const {
     if (serves(main, p)) return main.row;
     if (out_.asked != nullptr) return nullptr;
     for (const Candidate& c : out_.candidates)
@@ -126,8 +126,8 @@ class Negotiation {
     return nullptr;
   }
   bool take(const Candidate& c) {
-    if (!serves(c, Phase::kDecode)) return false;
-    const BackendCaps *extend = stand_in(c, Phase::kExtend), *prefill = stand_in(c, Phase::kPrefill);
+    if (!serves(c, RowClass::kDecode)) return false;
+    const BackendCaps *extend = stand_in(c, RowClass::kExtend), *prefill = stand_in(c, RowClass::kPrefill);
     if (extend == nullptr || prefill == nullptr) return false;
     out_.set = {c.row, c.row, extend, prefill};
     return true;
@@ -148,11 +148,11 @@ class Negotiation {
       if (c.row->built == Built::kNo && request_.unbuilt == Unbuilt::kRefused) continue;
       out_.fallbacks.push_back({std::string(c.row->name), winner, joined(c.reasons)});
     }
-    for (const Phase p : {Phase::kExtend, Phase::kPrefill}) {
-      if (out_.set.phase(p) == out_.set.decode) continue;
+    for (const RowClass p : {RowClass::kExtend, RowClass::kPrefill}) {
+      if (out_.set.of(p) == out_.set.decode) continue;
       for (const Candidate& c : out_.candidates)
         if (c.row == out_.set.decode)
-          out_.fallbacks.push_back({winner + " " + phase_name(p), std::string(out_.set.phase(p)->name) + " " + phase_name(p), joined(c.reasons)});
+          out_.fallbacks.push_back({winner + " " + row_class_name(p), std::string(out_.set.of(p)->name) + " " + row_class_name(p), joined(c.reasons)});
     }
     if (request_.fast_path == FastPath::kOn && device_ != nullptr && device_->platform == Platform::kRadeon && out_.asked == nullptr)
       out_.fallbacks.push_back({std::string(kFastRow), winner, request_.fast_path_source + ": the fast path is for Instinct (" + families_text(*find_backend(kFastRow)) + "), this is a Radeon"});
@@ -169,13 +169,13 @@ class Negotiation {
 
 std::string Reason::to_string() const {
   if (in[0] && in[1] && in[2]) return text;
-  std::string phases;
-  for (const Phase p : kPhases)
-    if (touches(p)) phases += (phases.empty() ? "" : ", ") + std::string(phase_name(p));
-  return phases + ": " + text;
+  std::string classes;
+  for (const RowClass p : kRowClasses)
+    if (touches(p)) classes += (classes.empty() ? "" : ", ") + std::string(row_class_name(p));
+  return classes + ": " + text;
 }
 
-GraphSupport PhaseSet::graph_support() const {
+GraphSupport ClassSet::graph_support() const {
   if (empty()) return GraphSupport::kNever;
   return std::min({decode->graph_support, extend->graph_support, prefill->graph_support});
 }
@@ -187,8 +187,8 @@ std::vector<Reason> reasons_against(const BackendCaps& row, const AttnProblem& q
   const DeviceFamily* device = find_device_family(family);
   if (device != nullptr && !device->stores(q.kv_format))
     reasons.push_back({{true, true, true}, std::string("KV ") + kv::kv_format_name(q.kv_format) + ": " + std::string(family) + " stores " + kv::kv_format_name(device->e4m3())});
-  PhaseReasons phases(reasons);
-  for (const Phase p : kPhases) check_phase(row.phase(p), p, q, phases);
+  ClassReasons by_class(reasons);
+  for (const RowClass p : kRowClasses) check_class(row.of(p), p, q, by_class);
   return reasons;
 }
 

@@ -10,12 +10,12 @@
 
 namespace quire::attention {
 
-// Why a row cannot serve, in all phases or in some.
+// Why a row cannot serve, for every class of rows or for some.
 struct Reason {
-  bool in[3] = {true, true, true};  // by Phase
+  bool in[3] = {true, true, true};  // by RowClass
   std::string text;
-  [[nodiscard]] bool touches(Phase p) const { return in[static_cast<int>(p)]; }
-  [[nodiscard]] std::string to_string() const;  // "prefill: ..." when not in every phase
+  [[nodiscard]] bool touches(RowClass p) const { return in[static_cast<int>(p)]; }
+  [[nodiscard]] std::string to_string() const;  // "prefill: ..." when not for every class
 };
 
 // Every reason why `row` cannot serve `problem` on `family`; empty: it can. Looks at the table only, not at who asked.
@@ -42,10 +42,10 @@ struct Fallback {
   std::string from, to, why;
 };
 
-// Rows by phase. All non-null or all null; one layout. The writer belongs to the decode row: both know the cells' inner order.
-struct PhaseSet {
+// Rows of the table by the class of a step's rows that they serve. All non-null or all null; one layout. The writer belongs to the decode row: both know the cells' inner order.
+struct ClassSet {
   const BackendCaps *writer = nullptr, *decode = nullptr, *extend = nullptr, *prefill = nullptr;
-  [[nodiscard]] const BackendCaps* phase(Phase p) const { return p == Phase::kDecode ? decode : p == Phase::kExtend ? extend : prefill; }
+  [[nodiscard]] const BackendCaps* of(RowClass p) const { return p == RowClass::kDecode ? decode : p == RowClass::kExtend ? extend : prefill; }
   [[nodiscard]] bool empty() const { return decode == nullptr; }
   [[nodiscard]] bool one_row() const { return writer == decode && decode == extend && extend == prefill; }
   [[nodiscard]] GraphSupport graph_support() const;  // the least of its rows
@@ -60,7 +60,7 @@ struct Nearest {
 
 struct Selection {
   const BackendCaps* backend = nullptr;  // the decode row; nullptr: nothing serves
-  PhaseSet set;
+  ClassSet set;
   std::string chosen_by;                 // "--attention-backend", "VLLM_ROCM_USE_AITER"; "": the table's order
   const BackendCaps* asked = nullptr;    // the row of an explicit choice
   std::vector<Candidate> candidates;     // every row of the table, in its order

@@ -35,17 +35,17 @@ constexpr std::int32_t kRocmFastBlocks[] = {16, 32};
 
 constexpr MaskSet kEveryMask = {Mask::kSlidingWindow, Mask::kChunkedLocal, Mask::kAlibi, Mask::kSoftCap, Mask::kSinks};
 
-constexpr PhaseCaps kCpuPhase = {
+constexpr ClassCaps kCpuCaps = {
     .min_head_dim = 8, .max_head_dim = kMaxHeadDim, .head_dim_multiple = 2, .max_group = kMaxGroup, .query_dtypes = kFloats, .kv_formats = kGenericFormats, .masks = kEveryMask};
-constexpr PhaseCaps kSm90Decode = {.head_sizes = kSm90Heads, .query_dtypes = kHalves, .kv_formats = kGpuFormats, .masks = kEveryMask};
-constexpr PhaseCaps kSm90Prefill = {.head_sizes = kSm90Heads, .query_dtypes = kHalves, .kv_formats = kSm90PrefillFormats, .masks = kEveryMask};
-constexpr PhaseCaps kCudaGenericPhase = {.head_sizes = kGenericHeads, .query_dtypes = kFloats, .kv_formats = kCudaGenericFormats, .masks = kEveryMask};
-constexpr PhaseCaps kRocmFastPhase = {.head_sizes = kRocmFastHeads,
+constexpr ClassCaps kSm90Decode = {.head_sizes = kSm90Heads, .query_dtypes = kHalves, .kv_formats = kGpuFormats, .masks = kEveryMask};
+constexpr ClassCaps kSm90Prefill = {.head_sizes = kSm90Heads, .query_dtypes = kHalves, .kv_formats = kSm90PrefillFormats, .masks = kEveryMask};
+constexpr ClassCaps kCudaGenericCaps = {.head_sizes = kGenericHeads, .query_dtypes = kFloats, .kv_formats = kCudaGenericFormats, .masks = kEveryMask};
+constexpr ClassCaps kRocmFastCaps = {.head_sizes = kRocmFastHeads,
                                       .block_sizes = kRocmFastBlocks,
                                       .query_dtypes = kHalves,
                                       .kv_formats = kRocmFastFormats,
                                       .masks = {Mask::kSlidingWindow, Mask::kAlibi, Mask::kSoftCap}};
-constexpr PhaseCaps kRocmGenericPhase = {.head_sizes = kGenericHeads, .query_dtypes = kFloats, .kv_formats = kGenericFormats, .masks = kEveryMask};
+constexpr ClassCaps kRocmGenericCaps = {.head_sizes = kGenericHeads, .query_dtypes = kFloats, .kv_formats = kGenericFormats, .masks = kEveryMask};
 
 constexpr WorkspaceRule kSplitDecode = {"split_decode_slots", split_decode_slots};
 
@@ -57,9 +57,9 @@ constexpr std::array kTable = {
                 .families = kCpuFamilies,
                 .split = KernelSplit::kUnified,
                 .graph_support = GraphSupport::kAlways,
-                .decode = kCpuPhase,
-                .extend = kCpuPhase,
-                .prefill = kCpuPhase,
+                .decode = kCpuCaps,
+                .extend = kCpuCaps,
+                .prefill = kCpuCaps,
                 .key_order = kDim,
                 .value_order = kToken,
                 .summary = "one kernel for decode, extend and prefill rows"},
@@ -67,9 +67,9 @@ constexpr std::array kTable = {
                 .families = kCpuFamilies,
                 .split = KernelSplit::kDecodeAndPrefill,
                 .graph_support = GraphSupport::kUniformSingleTokenDecode,
-                .decode = kCpuPhase,
-                .extend = kCpuPhase,
-                .prefill = kCpuPhase,
+                .decode = kCpuCaps,
+                .extend = kCpuCaps,
+                .prefill = kCpuCaps,
                 .workspace = kSplitDecode,
                 .key_order = kDim,
                 .value_order = kToken,
@@ -90,9 +90,9 @@ constexpr std::array kTable = {
                 .families = kCudaFamilies,
                 .split = KernelSplit::kUnified,
                 .graph_support = GraphSupport::kAlways,
-                .decode = kCudaGenericPhase,
-                .extend = kCudaGenericPhase,
-                .prefill = kCudaGenericPhase,
+                .decode = kCudaGenericCaps,
+                .extend = kCudaGenericCaps,
+                .prefill = kCudaGenericCaps,
                 .key_order = kToken,
                 .value_order = kToken,
                 .built = Built::kNo,
@@ -104,9 +104,9 @@ constexpr std::array kTable = {
                 .families = kInstinctFamilies,
                 .split = KernelSplit::kDecodeAndPrefill,
                 .graph_support = GraphSupport::kUniformSingleTokenDecode,
-                .decode = kRocmFastPhase,
-                .extend = kRocmFastPhase,
-                .prefill = kRocmFastPhase,
+                .decode = kRocmFastCaps,
+                .extend = kRocmFastCaps,
+                .prefill = kRocmFastCaps,
                 .workspace = kSplitDecode,
                 .key_order = kToken,
                 .value_order = kToken,
@@ -118,9 +118,9 @@ constexpr std::array kTable = {
                 .families = kRocmFamilies,
                 .split = KernelSplit::kUnified,
                 .graph_support = GraphSupport::kAlways,
-                .decode = kRocmGenericPhase,
-                .extend = kRocmGenericPhase,
-                .prefill = kRocmGenericPhase,
+                .decode = kRocmGenericCaps,
+                .extend = kRocmGenericCaps,
+                .prefill = kRocmGenericCaps,
                 .key_order = kToken,
                 .value_order = kToken,
                 .built = Built::kNo,

@@ -134,7 +134,7 @@ class Explainer {
     return graph;
   }
   void resolve_graphs(const std::string& asked) {
-    const attention::PhaseSet& set = out_.selection.set;
+    const attention::ClassSet& set = out_.selection.set;
     const auto of = [](const attention::BackendCaps* row) { return graph::BackendSupport{std::string(row->name), row->graph_support}; };
     graph::ModeRequest request{.asked = {}, .enforce_eager = options_.boolean("enforce-eager"), .attention = graph::weakest_support({of(set.decode), of(set.extend), of(set.prefill)})};
     if (const auto mode = graph::parse_graph_mode(asked); !asked.empty() && mode.ok()) request.asked = mode.value();

@@ -9,18 +9,18 @@ namespace {
 namespace json = boost::json;
 using attention::BackendCaps;
 using attention::Candidate;
-using attention::Phase;
+using attention::RowClass;
 
 std::string marked(const BackendCaps& row) { return std::string(row.name) + (row.built == attention::Built::kNo ? " (not built)" : ""); }
 
-bool serves_a_phase(const Explanation& e, const BackendCaps* row) {
-  for (const Phase p : attention::kPhases)
-    if (e.selection.set.phase(p) == row) return true;
+bool serves_a_class(const Explanation& e, const BackendCaps* row) {
+  for (const RowClass p : attention::kRowClasses)
+    if (e.selection.set.of(p) == row) return true;
   return false;
 }
 
 const char* verdict(const Explanation& e, const Candidate& c) {
-  if (serves_a_phase(e, c.row)) return "taken";
+  if (serves_a_class(e, c.row)) return "taken";
   return c.reasons.empty() ? "passed over" : "refused";
 }
 
@@ -72,7 +72,7 @@ json::object problem_json(const attention::AttnProblem& q) {
 }
 
 json::value selected_json(const Explanation& e) {
-  const attention::PhaseSet& set = e.selection.set;
+  const attention::ClassSet& set = e.selection.set;
   if (set.empty()) return nullptr;
   const auto name = [](const BackendCaps* row) { return json::string(row->name); };
   const attention::GraphSupport graphs = set.graph_support();

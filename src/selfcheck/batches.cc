@@ -29,15 +29,6 @@ std::vector<RowShape> cut(std::vector<RowShape> rows, const SchedulerConfig& l, 
 
 }  // namespace
 
-const char* row_class_name(attention::RowClass c) {
-  switch (c) {
-    case attention::RowClass::kDecode: return "decode";
-    case attention::RowClass::kExtend: return "extend";
-    case attention::RowClass::kPrefill: return "prefill";
-  }
-  return "?";
-}
-
 namespace {
 
 // About as many decode rows as a small server runs, each shorter than a few blocks.

@@ -53,6 +53,5 @@ struct OwnBlock {
 // Row class and place of a token of the step, padding included.
 [[nodiscard]] const char* class_of(const Batch& batch, std::int64_t token);
 [[nodiscard]] std::string place_of(const Batch& batch, std::int64_t token);
-[[nodiscard]] const char* row_class_name(attention::RowClass c);
 
 }  // namespace quire::selfcheck

@@ -1,4 +1,4 @@
-// Selection as a pure function of the table: every reason, explicit choices, names, phases shared by rows, the nearest configuration.
+// Selection as a pure function of the table: every reason, explicit choices, names, classes shared by rows, the nearest configuration.
 #include "attention/select.h"
 
 #include <gtest/gtest.h>
@@ -126,7 +126,7 @@ TEST(Select, EveryReasonIsGivenOnTheCpu) {
 
 TEST(Select, MasksAndLimitsOfAMadeUpRowAreReasons) {
   BackendCaps row = row_named("CPU_UNIFIED");
-  for (PhaseCaps* p : {&row.decode, &row.extend, &row.prefill}) p->max_context = 100, p->min_group = 8, p->masks = {};
+  for (ClassCaps* p : {&row.decode, &row.extend, &row.prefill}) p->max_context = 100, p->min_group = 8, p->masks = {};
   row.decode.masks = {Mask::kSinks};
   AttnProblem q = kGood;
   q.max_context = 101;
@@ -176,7 +176,7 @@ TEST(Select, TheFastRocmRowIsOptInAndForInstinctOnly) {
   EXPECT_EQ(winner(kGood, "sm90", aiter(FastPath::kOn)), "CUDA_SM90");
 }
 
-TEST(Select, PhasesThatOneRowLacksGoToARowOfTheSameCellsAnnounced) {
+TEST(Select, ClassesThatOneRowLacksGoToARowOfTheSameCellsAnnounced) {
   AttnProblem q = kGood;
   q.kv_format = KvFormat::kF16;
   const auto s = negotiate(q, "sm90", kExplain).value();
@@ -247,8 +247,8 @@ AttnProblem random_problem(std::mt19937_64& rng) {
 void check_selection(const AttnProblem& q, std::string_view family, const SelectRequest& request, const Selection& s) {
   SCOPED_TRACE(q.describe() + " on " + std::string(family));
   ASSERT_EQ(s.candidates.size(), backend_table().size());
-  for (const Phase p : kPhases) {
-    const BackendCaps* row = s.set.phase(p);
+  for (const RowClass p : kRowClasses) {
+    const BackendCaps* row = s.set.of(p);
     ASSERT_EQ(row == nullptr, s.set.empty());
     if (row == nullptr) continue;
     for (const Reason& r : reasons_against(*row, q, family)) EXPECT_FALSE(r.touches(p)) << row->name << ": " << r.to_string();
@@ -291,10 +291,10 @@ TEST(Select, RandomProblemsKeepThePromises) {
 TEST(Select, EveryServedShapeFitsTheKernelsArrays) {
   for (const BackendCaps& row : backend_table()) {
     if (!row.on("cpu")) continue;
-    for (const Phase p : kPhases) {
-      EXPECT_LE(row.phase(p).max_head_dim, kMaxHeadDim);
-      EXPECT_LE(row.phase(p).max_group, kMaxGroup);
-      for (std::int32_t group = 1; group <= row.phase(p).max_group; ++group) EXPECT_LE(query_tile(group) * group, kMaxRows);
+    for (const RowClass p : kRowClasses) {
+      EXPECT_LE(row.of(p).max_head_dim, kMaxHeadDim);
+      EXPECT_LE(row.of(p).max_group, kMaxGroup);
+      for (std::int32_t group = 1; group <= row.of(p).max_group; ++group) EXPECT_LE(query_tile(group) * group, kMaxRows);
     }
   }
 }
@@ -303,9 +303,9 @@ TEST(Select, TheTablesAreSound) {
   for (const BackendCaps& row : backend_table()) {
     EXPECT_FALSE(row.summary.empty());
     for (const std::string_view f : row.families) EXPECT_NE(find_device_family(f), nullptr) << f;
-    for (const Phase p : kPhases) {
-      EXPECT_FALSE(row.phase(p).kv_formats.empty() || row.phase(p).query_dtypes.empty()) << row.name;
-      EXPECT_TRUE(!row.phase(p).head_sizes.empty() || row.phase(p).max_head_dim > 0) << row.name;
+    for (const RowClass p : kRowClasses) {
+      EXPECT_FALSE(row.of(p).kv_formats.empty() || row.of(p).query_dtypes.empty()) << row.name;
+      EXPECT_TRUE(!row.of(p).head_sizes.empty() || row.of(p).max_head_dim > 0) << row.name;
     }
   }
   for (const DeviceFamily& f : device_families()) EXPECT_NE(winner(kGood, f.name, kExplain), "") << f.name << " has no path";

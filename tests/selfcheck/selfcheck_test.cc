@@ -154,7 +154,7 @@ TEST(SelfCheck, BatchesCoverTheClassesAndTheEndsOfThePool) {
       ASSERT_EQ(batch.rows.size(), s.variants[v].size()) << s.name;
       std::set<std::int32_t> used, own;
       for (const auto& row : batch.rows) {
-        classes.insert(selfcheck::row_class_name(row.row_class));
+        classes.insert(attention::row_class_name(row.row_class));
         longest = std::max(longest, row.shape.num_computed + row.shape.num_new);
         used.insert(row.blocks.begin(), row.blocks.end());
       }
