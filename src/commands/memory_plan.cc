@@ -29,8 +29,7 @@ constexpr Account kAccounts[] = {{"weights", "weights"},         {"activations",
                                  {"sequence_state", "sequence state"}, {"kv_pool", "KV cache"},       {"kv_scales", "KV scales"},       {"slack", nullptr}};
 
 // Every item of a run, by running what makes them.
-Result<std::vector<MemoryItem>> dry_run(const RunSetup& setup, runner::RecordedGraphs& recorded) {
-  device::DryDevice device(device::DeviceProfile{.family = kDevice, .name = "address space"}, device::kCpuPageBytes);
+Result<std::vector<MemoryItem>> dry_run(const RunSetup& setup, device::Device& device, runner::RecordedGraphs& recorded) {
   const auto weights = model::Weights::place(device, setup.runner.spec, setup.weights);
   if (!weights.ok()) return weights.error();
   auto kv = kv::KvStore::create(device, setup.layout);
@@ -86,6 +85,14 @@ std::vector<MemoryItem> memory_items(const device::Device& device, std::size_t g
   return items;
 }
 
+Error allocation_error(const Error& error, const device::Device& device, const std::vector<std::string>& follows) {
+  if (error.code != ErrorCode::kResourceExhausted) return error;
+  for (std::size_t i = 0; i < std::size(kAccounts); ++i)
+    if (kAccounts[i].what != nullptr && device.failed_account() == kAccounts[i].what)
+      return Error{error.code, error.message + ", whose size follows from " + follows[i] + "; lower one of these", error.param};
+  return error;
+}
+
 std::size_t MemoryPlan::total_bytes() const {
   std::size_t total = 0;
   for (const MemoryItem& item : items) total += item.bytes;
@@ -105,8 +112,9 @@ Result<MemoryPlan> plan_without_advice(const PlanInputs& in) {
   if (!setup.ok()) return setup.error();
   MemoryPlan plan;
   runner::RecordedGraphs recorded;
-  auto items = dry_run(setup.value(), recorded);
-  if (!items.ok()) return items.error();
+  device::DryDevice device(device::DeviceProfile{.family = kDevice, .name = "the address space"}, device::kCpuPageBytes);
+  auto items = dry_run(setup.value(), device, recorded);
+  if (!items.ok()) return allocation_error(items.error(), device, reasons(c, setup.value(), recorded));
   plan.items = std::move(items).value();
   plan.follows = reasons(c, setup.value(), recorded);
   QUIRE_CHECK_EQ(plan.follows.size(), plan.items.size());

@@ -26,6 +26,9 @@ struct MemoryItem {
 // An allocation that belongs to no item is our own bug and ends the process.
 [[nodiscard]] std::vector<MemoryItem> memory_items(const device::Device& device, std::size_t graph_bytes);
 
+// `error` of an allocation that failed on `device`, with the flags that its size follows from (`follows`: of a plan). Others stay as they are.
+[[nodiscard]] Error allocation_error(const Error& error, const device::Device& device, const std::vector<std::string>& follows);
+
 struct MemoryPlan {
   std::vector<MemoryItem> items;
   std::vector<std::string> follows;  // parallel to items: from which flags and facts the bytes follow

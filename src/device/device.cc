@@ -17,8 +17,10 @@ Result<Buffer> Device::allocate(std::size_t bytes, const std::string& what) {
   if (bytes == 0) return buffer;
   if (sealed_) ++allocations_after_seal_;
   std::byte* data = raw_allocate(bytes);
-  if (data == nullptr)
+  if (data == nullptr) {
+    failed_account_ = what;
     return Error{ErrorCode::kResourceExhausted, "cannot allocate " + std::to_string(bytes) + " bytes on " + profile().name + " for " + what, {}};
+  }
   buffer.device_ = this;
   buffer.data_ = data;
   buffer.bytes_ = bytes;

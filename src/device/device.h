@@ -17,12 +17,10 @@
 
 namespace quire::device {
 
-// Plain facts of a device; fakeable, so that selection and plans work for devices that are not here.
+// What a device is called. Its limits belong to the family (attention/device_family.h) and to the machine (config/machine.h).
 struct DeviceProfile {
-  std::string family;     // "cpu", "sm90", "gfx942", ...
-  std::string name;       // "AMD EPYC ..."
-  std::int32_t num_cores = 1;
-  std::int64_t total_bytes = 0, free_bytes = 0;
+  std::string family;  // "cpu", "sm90", "gfx942", ...
+  std::string name;    // "AMD EPYC ..."
 };
 
 class Device;
@@ -105,6 +103,8 @@ class Device {
   [[nodiscard]] std::size_t allocated_bytes() const { return allocated_bytes_; }
   // Bytes held now, by the `what` of their allocation.
   [[nodiscard]] const std::map<std::string, std::size_t>& accounts() const { return accounts_; }
+  // What the last allocation that failed was for; "": none has failed.
+  [[nodiscard]] const std::string& failed_account() const { return failed_account_; }
   // What the buffers held now take beyond the bytes that were asked for.
   [[nodiscard]] std::size_t rounding_bytes() const { return rounding_bytes_; }
   // Allocations take multiples of this.
@@ -119,6 +119,7 @@ class Device {
   bool sealed_ = false;
   std::uint64_t allocations_after_seal_ = 0;
   std::size_t allocated_bytes_ = 0, rounding_bytes_ = 0;
+  std::string failed_account_;
   std::map<std::string, std::size_t> accounts_;  // nodes stay where they are: buffers point at them
 };
 

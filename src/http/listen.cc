@@ -33,13 +33,20 @@ class OwnedFd {
   int fd_;
 };
 
+// What the system says, and which flag it is about: an address that is not this machine's is the host's fault, all else the port's.
+Error refusal() {
+  const bool address = errno == EADDRNOTAVAIL || errno == EAFNOSUPPORT;
+  const std::string remedy = errno == EADDRINUSE ? "; choose another --port, or 0 for any free one" : "";
+  return Error{ErrorCode::kIo, reason() + remedy, address ? "--host" : "--port"};
+}
+
 Result<int> listen_on(const addrinfo& at) {
   OwnedFd fd(::socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (fd.get() < 0) return Error{ErrorCode::kIo, reason(), {}};
+  if (fd.get() < 0) return refusal();
   const int on = 1, off = 0;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (at.ai_family == AF_INET6) ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  if (::bind(fd.get(), at.ai_addr, at.ai_addrlen) != 0 || ::listen(fd.get(), kBacklog) != 0) return Error{ErrorCode::kIo, reason(), {}};
+  if (::bind(fd.get(), at.ai_addr, at.ai_addrlen) != 0 || ::listen(fd.get(), kBacklog) != 0) return refusal();
   return fd.release();
 }
 
@@ -57,20 +64,20 @@ Result<Listener> listen_tcp(const config::HttpSettings& settings) {
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   const std::string port = std::to_string(settings.port);
   const std::string shown_host = settings.host.empty() ? "all interfaces" : settings.host;
-  std::string why = "no address";
+  Error last{ErrorCode::kIo, "no address", "--host"};
   // All interfaces: one IPv6 socket takes both families; machines without IPv6 get IPv4 alone.
   const std::vector<std::string> hosts = settings.host.empty() ? std::vector<std::string>{"::", "0.0.0.0"} : std::vector<std::string>{settings.host};
   for (const std::string& host : hosts) {
     addrinfo* found = nullptr;
     if (const int rc = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); rc != 0) {
-      why = ::gai_strerror(rc);
+      last = Error{ErrorCode::kIo, ::gai_strerror(rc), "--host"};
       continue;
     }
     const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(found, &::freeaddrinfo);
     for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
       auto fd = listen_on(*at);
       if (!fd.ok()) {
-        why = fd.error().message;
+        last = fd.error();
         continue;
       }
       Listener out;
@@ -81,7 +88,7 @@ Result<Listener> listen_tcp(const config::HttpSettings& settings) {
       return out;
     }
   }
-  return Error{ErrorCode::kIo, "cannot listen on port " + port + " of " + shown_host + ": " + why, settings.host.empty() ? "--port" : "--host"};
+  return Error{ErrorCode::kIo, "cannot listen on port " + port + " of " + shown_host + ": " + last.message, settings.host.empty() ? "--port" : last.param};
 }
 
 // A socket file that nobody listens on any more is left over from a killed server.

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "config/resolve.h"
+#include "device/cpu/cpu_device.h"
 #include "device/dry_device.h"
 #include "kit/model_bench.h"
 
@@ -189,6 +190,30 @@ TEST(MemoryPlan, TextAndJsonSayTheSame) {
 TEST(MemoryPlan, RefusesWhatServeRefuses) {
   const auto c = config_of(small(), "SOMETIMES");
   EXPECT_FALSE(plan_memory({c, {}, kLongest}).ok());
+}
+
+// More than any address space holds: the plan itself cannot be made, and says which flags ask for so much.
+TEST(MemoryPlan, ASizeThatCannotBeHadNamesItsFlags) {
+  SchedulerConfig s = small();
+  s.max_num_batched_tokens = 1 << 24;
+  auto c = config_of(s);
+  c.model.intermediate_size = 1 << 20;
+  const auto plan = plan_memory({c, {}, kLongest});
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.error().code, ErrorCode::kResourceExhausted);
+  EXPECT_NE(plan.error().message.find("for activations, whose size follows from model widths, --max-num-batched-tokens 16777216; lower one of these"), std::string::npos) << plan.error().message;
+}
+
+// The same when the plan fits and the system gives less than it said.
+TEST(MemoryPlan, AnAllocationThatFailsNamesItsFlags) {
+  const MemoryPlan plan = planned(config_of(small()));
+  device::CpuDevice device(1, {});
+  const auto named = [&](const char* what) { return allocation_error(device.allocate(std::size_t{1} << 60, what).error(), device, plan.follows).message; };
+  EXPECT_NE(named("activations").find("--max-num-batched-tokens 200"), std::string::npos);
+  EXPECT_NE(named("KV cache").find("--kv-cache-memory-bytes"), std::string::npos);
+  EXPECT_NE(named("sequence state").find("--max-num-seqs 40"), std::string::npos);
+  EXPECT_NE(named("weights").find("--dtype"), std::string::npos);
+  EXPECT_EQ(allocation_error(invalid("something else"), device, plan.follows).message, "something else");
 }
 
 TEST(MemoryItems, AnAllocationWithoutAnItemIsABug) {

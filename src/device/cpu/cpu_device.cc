@@ -1,7 +1,6 @@
 #include "device/cpu/cpu_device.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -36,22 +35,11 @@ class CpuStream final : public Stream {
   CpuDevice& device_;
 };
 
-std::int64_t meminfo_bytes(const std::string& key) {
-  std::ifstream in("/proc/meminfo");
-  std::string name, unit;
-  for (std::int64_t kib = 0; in >> name >> kib; std::getline(in, unit))
-    if (name == key) return kib * 1024;
-  return 0;
-}
-
 }  // namespace
 
 DeviceProfile read_cpu_profile() {
   DeviceProfile profile;
   profile.family = "cpu";
-  profile.num_cores = static_cast<std::int32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
-  profile.total_bytes = meminfo_bytes("MemTotal:");
-  profile.free_bytes = meminfo_bytes("MemAvailable:");
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);) {
     if (!line.starts_with("model name")) continue;

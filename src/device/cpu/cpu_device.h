@@ -37,7 +37,7 @@ class CpuDevice final : public Device {
   std::array<ThreadPool::Body, kNumKernels> kernels_{};
 };
 
-// Facts of this machine's processor and memory (from /proc and sysconf).
+// This machine's processor (from /proc).
 [[nodiscard]] DeviceProfile read_cpu_profile();
 
 }  // namespace quire::device
