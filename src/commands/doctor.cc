@@ -73,6 +73,7 @@ int doctor(const config::DoctorCommand& command, const StartupSwitches& switches
   StartupTimeline timeline;
   const auto prepared = prepare(command.options, timeline);
   if (!prepared.ok()) return report_error(kCommand, prepared.error());
+  log_banner(prepared.value(), BannerInputs::Server::kNone);
   engine::HealthMonitor health;
   engine::Metrics metrics(metrics_config(prepared->config));
   const auto model = load_checked(prepared.value(), metrics, health, timeline, switches);

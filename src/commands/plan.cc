@@ -2,7 +2,6 @@
 
 #include <boost/json/serialize.hpp>
 #include <string>
-#include <utility>
 
 #include "commands/console.h"
 #include "commands/memory_plan.h"

@@ -50,9 +50,10 @@ Result<std::vector<TokenId>> prompt_tokens(const json::object& request, const ap
     if (!messages.ok()) return messages.error();
     return std::move(messages->tokens);
   }
-  auto prompts = api::read_prompts(request, model, 1, api::PromptText::kDrop);
-  if (!prompts.ok()) return prompts.error();
-  return std::move(prompts->front().tokens);
+  auto reader = api::PromptReader::open(request, model, {.n = 1, .max_prompts = 1, .max_queue = 1}, api::PromptText::kDrop);
+  if (!reader.ok()) return reader.error();
+  QUIRE_RETURN_IF_ERROR(reader->read_text());
+  return std::move(reader->take().front().tokens);
 }
 
 // Before anything large is loaded.
@@ -64,6 +65,7 @@ Result<engine::GenerateRequest> make_request(const config::RunCommand& command, 
   if (!tokens.ok()) return tokens.error();
   auto sampling = api::read_sampling(fields, api::kCompletions, *model, settings);
   if (!sampling.ok()) return sampling.error();
+  QUIRE_RETURN_IF_ERROR(api::finish_sampling(fields, *model, sampling.value()));
   const auto num_prompt = static_cast<std::int64_t>(tokens->size());
   const auto room = api::fit_max_tokens(sampling.value(), num_prompt, *model, settings);
   if (!room.ok() && num_prompt >= model->max_model_len) return invalid(room.error().message, "--prompt");
@@ -124,6 +126,7 @@ int run(const config::RunCommand& command, const StartupSwitches& switches) {
   if (!prepared.ok()) return report_error(kCommand, prepared.error());
   const Prepared& p = prepared.value();
   if (command.options.boolean("print-config")) return print_config(kCommand, command.options, p.config);
+  log_banner(p, BannerInputs::Server::kNone);
   auto made = make_request(command, p);
   if (!made.ok()) return report_error(kCommand, made.error());
   engine::HealthMonitor health;

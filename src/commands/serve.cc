@@ -104,6 +104,7 @@ int serve(const config::ServeCommand& command, const StartupSwitches& switches) 
   if (!prepared.ok()) return report_error(kCommand, prepared.error());
   if (command.options.boolean("print-config")) return print_config(kCommand, command.options, prepared->config);
   Parts p{.prepared = std::move(prepared).value()};
+  log_banner(p.prepared, BannerInputs::Server::kListens);
   p.metrics = std::make_shared<engine::Metrics>(metrics_config(p.prepared.config));
   p.service = std::make_shared<api::Service>(p.prepared.config.api, p.metrics, p.health);
   p.server = std::make_unique<http::Server>(p.prepared.config.http, p.service);

@@ -3,7 +3,6 @@
 #pragma once
 #include <chrono>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,7 +10,8 @@
 
 #include "api/model.h"
 #include "base/result.h"
-#include "commands/memory_plan.h"
+#include "commands/banner.h"
+#include "commands/run_setup.h"
 #include "commands/startup_switches.h"
 #include "config/machine.h"
 #include "config/options.h"
@@ -48,13 +48,18 @@ class StartupTimeline {
 // What is known before anything large is touched.
 struct Prepared {
   config::ResolvedConfig config;
+  RunSetup setup;
   config::MachineFacts machine;
   std::int64_t model_longest = 0;  // tokens: the model's own limit
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatTemplate> chat_template;  // null: the model has none
 };
-// Model files, tokenizer, resolution. Logs the banner.
+// Model files, tokenizer, resolution, selection. An error lists what is wrong with any of them.
 [[nodiscard]] Result<Prepared> prepare(const config::Options& options, StartupTimeline& timeline);
+
+void log_banner(const Prepared& prepared, BannerInputs::Server server);
+// "1.234 s"
+[[nodiscard]] std::string seconds_text(double seconds);
 
 // --print-config: what would run, one value a line, or one JSON document with --json. Returns the exit code.
 [[nodiscard]] int print_config(std::string_view command, const config::Options& options, const config::ResolvedConfig& config);

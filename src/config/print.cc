@@ -2,7 +2,6 @@
 
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
-#include <cstdio>
 
 namespace quire::config {
 namespace {
@@ -22,15 +21,6 @@ json::value maybe(const std::optional<T>& value) {
 }
 
 std::string backend_name(const EngineSettings& e) { return e.attention_backend.empty() ? "auto" : e.attention_backend; }
-
-const char* load_format_name(LoadFormat format) {
-  switch (format) {
-    case LoadFormat::kAuto: return "auto";
-    case LoadFormat::kSafetensors: return "safetensors";
-    case LoadFormat::kDummy: return "dummy";
-  }
-  return "";
-}
 
 json::object model_json(const ResolvedConfig& c) {
   const model::ModelSpec& m = c.model;
@@ -132,23 +122,16 @@ json::object http_json(const HttpSettings& h) {
 
 const char* severity_name(Adjustment::Severity severity) { return severity == Adjustment::Severity::kWarning ? "warning" : "info"; }
 
-std::string address(const HttpSettings& h) {
-  if (!h.uds.empty()) return "unix:" + h.uds;
-  return (h.host.empty() ? "all interfaces" : h.host) + ", port " + (h.port == 0 ? "any free" : std::to_string(h.port));
-}
-
-// Three decimals for 1 GiB and more, MiB below.
-std::string size_text(std::int64_t bytes) {
-  const double gib = static_cast<double>(bytes) / static_cast<double>(std::int64_t{1} << 30);
-  char text[32];
-  if (gib >= 1)
-    std::snprintf(text, sizeof(text), "%.3f GiB", gib);
-  else
-    std::snprintf(text, sizeof(text), "%.3f MiB", gib * 1024);
-  return text;
-}
-
 }  // namespace
+
+const char* load_format_name(LoadFormat format) {
+  switch (format) {
+    case LoadFormat::kAuto: return "auto";
+    case LoadFormat::kSafetensors: return "safetensors";
+    case LoadFormat::kDummy: return "dummy";
+  }
+  return "";
+}
 
 json::object config_json(const ResolvedConfig& config) {
   json::object out{{"model", model_json(config)},
@@ -177,43 +160,6 @@ std::string config_text(const ResolvedConfig& config) {
     }
   }
   for (const Adjustment& a : config.adjustments) out += std::string(severity_name(a.severity)) + ": " + a.flag + " " + a.text + "\n";
-  return out;
-}
-
-std::string banner(const ResolvedConfig& config, std::string_view version) {
-  const model::ModelSpec& m = config.model;
-  const EngineSettings& e = config.engine;
-  const SchedulerConfig& s = e.scheduler;
-  const auto n = [](auto value) { return std::to_string(value); };
-  const std::int64_t per_request = (static_cast<std::int64_t>(s.max_model_len) + s.block_size - 1) / s.block_size;
-  char concurrency[32];
-  std::snprintf(concurrency, sizeof(concurrency), "%.2fx",
-                per_request > 0 ? static_cast<double>(s.num_blocks) / static_cast<double>(per_request) : 0.0);
-  std::string out = "quire " + std::string(version) + ", device cpu, " + n(e.num_threads) + " threads, instruction set " + e.cpu_isa + "\n";
-  out += "model      " + (config.api.served_names.empty() ? e.model_arg : config.api.served_names.front()) + ": " + m.architecture + ", " +
-         n(m.num_layers) + " layers, hidden " + n(m.hidden_size) + ", heads " + n(m.num_heads) + "/" + n(m.num_kv_heads) + " x " + n(m.head_dim) +
-         ", vocabulary " + n(m.vocab_size) + "\n";
-  out += "weights    " + std::string(dtype_name(e.dtype)) + " (checkpoint " + dtype_name(m.dtype) + "), load format " +
-         load_format_name(e.load_format) + "\n";
-  out += "KV cache   " + std::string(dtype_name(e.kv_dtype)) + ", " + n(s.num_blocks) + " blocks of " + n(s.block_size) + " tokens, " +
-         size_text(e.kv_cache_bytes) + ", prefix caching " + (s.enable_prefix_caching ? "on" : "off") + "\n";
-  out += "limits     " + n(s.max_model_len) + " tokens per request (maximum concurrency " + concurrency + "), step of " +
-         n(s.max_num_batched_tokens) + " tokens and " + n(s.max_num_seqs) + " sequences, queue " + n(e.max_queue) + "\n";
-  out += "scheduler  " + std::string(s.policy == SchedulingPolicy::kPriority ? "priority" : "fcfs") + ", chunked prefill " +
-         (s.enable_chunked_prefill ? "on" : "off") + ", steps in flight " + n(s.depth) + "\n";
-  out += "attention  " + backend_name(e) + ", graphs " + (e.graph.mode.empty() ? "default" : e.graph.mode) + "\n";
-  out +=
-      "server     " + address(config.http) + ", " +
-      (config.http.api_keys.empty() ? "no API key" : n(config.http.api_keys.size()) + (config.http.api_keys.size() == 1 ? " API key" : " API keys")) +
-      "\n";
-  for (const std::string& name : e.relaxed) out += "RELAXED    " + name + "\n";
-  if (!config.non_default_args.empty()) {
-    out += "arguments ";
-    for (const auto& [name, value] : config.non_default_args) out += " " + name + "=" + value;
-    out += "\n";
-  }
-  for (const Adjustment& a : config.adjustments)
-    out += std::string(a.severity == Adjustment::Severity::kWarning ? "warning    " : "note       ") + a.flag + " " + a.text + "\n";
   return out;
 }
 

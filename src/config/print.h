@@ -1,4 +1,4 @@
-// A resolved configuration for people and programs: --print-config, the start-up banner. Pure functions; secrets never appear.
+// A resolved configuration for people and programs (--print-config). Pure functions; secrets never appear.
 #pragma once
 #include <boost/json/object.hpp>
 #include <string>
@@ -11,7 +11,6 @@ namespace quire::config {
 [[nodiscard]] std::string config_text(const ResolvedConfig& config);
 // The same values, nested by section, plus adjustments and non-default arguments.
 [[nodiscard]] boost::json::object config_json(const ResolvedConfig& config);
-// What is logged at start: version, model shape, what runs, every adjustment. Stable: golden-tested, no times or addresses.
-[[nodiscard]] std::string banner(const ResolvedConfig& config, std::string_view version);
+[[nodiscard]] const char* load_format_name(LoadFormat format);
 
 }  // namespace quire::config

@@ -5,6 +5,7 @@
 #include <string>
 #include <variant>
 
+#include "commands/console.h"
 #include "commands/doctor.h"
 #include "commands/run.h"
 #include "commands/serve.h"
@@ -42,6 +43,7 @@ struct Dispatch {
 }  // namespace
 
 int main(int argc, char** argv) {
+  quire::commands::prepare_standard_streams();
   const char* fault = std::getenv("SWITCHED_ON_FAULT");
   const auto switches = switches_of(fault == nullptr ? "" : fault);
   const auto command = quire::config::parse_command_line(argc, argv);

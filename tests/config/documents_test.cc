@@ -1,4 +1,4 @@
-// The table itself, and every text made from it: help, documents, banner.
+// The table itself, and every text made from it: help, documents; and --print-config.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -156,25 +156,6 @@ ResolvedConfig example() {
       "--attention-backend cpu_split --enforce-eager");
 }
 
-TEST(Banner, Golden) {
-  EXPECT_EQ(
-      banner(example(), "0.1.0"),
-      "quire 0.1.0, device cpu, 8 threads, instruction set auto\n"
-      "model      gsm-tiny: LlamaForCausalLM, 6 layers, hidden 256, heads 4/2 x 64, vocabulary 576\n"
-      "weights    bfloat16 (checkpoint bfloat16), load format auto\n"
-      "KV cache   bfloat16, 1365 blocks of 16 tokens, 64.000 MiB, prefix caching on\n"
-      "limits     2048 tokens per request (maximum concurrency 10.66x), step of 2048 tokens and 8 sequences, queue 4096\n"
-      "scheduler  fcfs, chunked prefill on, steps in flight 2\n"
-      "attention  CPU_SPLIT, graphs NONE\n"
-      "server     all interfaces, port any free, 1 API key\n"
-      "RELAXED    unused-tensors\n"
-      "arguments  model=gsm-tiny relaxed=unused-tensors kv-cache-memory-bytes=64M swap-space=4 max-num-seqs=8 async-scheduling=true "
-      "attention-backend=cpu_split enforce-eager=true "
-      "port=0 api-key=***\n"
-      "warning    --swap-space has no effect: preempted requests are recomputed, never swapped; --kv-cache-memory-bytes makes preemption rarer\n"
-      "warning    --relaxed unused-tensors: a refusal of this name becomes a warning\n");
-}
-
 TEST(PrintConfig, TextAndJsonAgreeAndHideKeys) {
   const ResolvedConfig config = example();
   const std::string text = config_text(config);
@@ -183,7 +164,7 @@ TEST(PrintConfig, TextAndJsonAgreeAndHideKeys) {
   const auto json = config_json(config);
   EXPECT_EQ(json.at("scheduler").at("max_num_seqs").as_int64(), 8);
   EXPECT_EQ(json.at("http").at("api_keys").as_uint64(), 1u);
-  for (const std::string& shown : {text, boost::json::serialize(json), banner(config, "1")}) EXPECT_THAT(shown, Not(HasSubstr("s3cret")));
+  for (const std::string& shown : {text, boost::json::serialize(json)}) EXPECT_THAT(shown, Not(HasSubstr("s3cret")));
 }
 
 }  // namespace

@@ -1,0 +1,159 @@
+// Memory, weights, pool, runner, graphs and self-check, in the order of the memory plan.
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "attention/cpu_kernels.h"
+#include "attention/device_family.h"
+#include "base/log.h"
+#include "commands/builtin_text.h"
+#include "commands/log_lines.h"
+#include "commands/memory_plan.h"
+#include "commands/startup.h"
+#include "graph/mode.h"
+#include "model/checkpoint.h"
+#include "ops/cpu_kernels.h"
+
+namespace quire::commands {
+namespace {
+
+void publish_memory(engine::Metrics& metrics, const std::vector<MemoryItem>& items) {
+  for (const MemoryItem& item : items) {
+    engine::MetricLabels labels = metrics.base_labels();
+    labels.emplace_back("item", item.name);
+    metrics.registry().gauge("quire:memory_bytes", "Memory held since start, by item of the memory plan", labels).set(static_cast<double>(item.bytes));
+  }
+}
+
+std::vector<device::CpuKernel> cpu_kernels() {
+  std::vector<device::CpuKernel> all;
+  for (const auto& k : ops::cpu_kernels()) all.push_back(k);
+  for (const auto& k : attention::cpu_kernels()) all.push_back(k);
+  return all;
+}
+
+Result<std::unique_ptr<model::WeightSource>> open_weights(const config::ResolvedConfig& c) {
+  if (c.engine.load_format == config::LoadFormat::kDummy) return model::dummy_weights(c.model, c.engine.seed);
+  return model::open_checkpoint_weights(c.engine.model_dir, c.model, c.engine.relaxed_unused_tensors);
+}
+
+// Tells health and the terminal how far loading is, five times a second, until it goes out of scope (at once, not at the next tick).
+class LoadWatcher {
+ public:
+  LoadWatcher(const model::LoadProgress& progress, engine::HealthMonitor& health) : thread_([this, &progress, &health](const std::stop_token& stop) {
+    std::int64_t told = -1;
+    while (!stop.stop_requested()) {
+      const std::int64_t total = progress.parameters_total, percent = total == 0 ? 0 : progress.parameters_done * 100 / total;
+      health.set_progress("loading weights " + std::to_string(percent) + " %");
+      if (percent / 10 != told / 10 && percent > 0) QUIRE_LOG_INFO("loading weights {} %", percent);
+      told = percent;
+      std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, stop, std::chrono::milliseconds(200), [] { return false; });
+    }
+  }) {}
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::jthread thread_;  // last: it uses the two above
+};
+
+// One run of load_checked().
+class Loading {
+ public:
+  Loading(const Prepared& prepared, engine::Metrics& metrics, engine::HealthMonitor& health, StartupTimeline& timeline)
+      : prepared_(prepared), config_(prepared.config), metrics_(metrics), health_(health), timeline_(timeline) {}
+
+  Result<CheckedModel> run(const StartupSwitches& switches) {
+    auto setup = switches.forced_graph_mode.has_value() ? set_up_run(config_, std::string(attention::kServedFamily), switches.forced_graph_mode) : Result<RunSetup>(prepared_.setup);
+    if (!setup.ok()) return setup.error();
+    auto plan = plan_memory({config_, prepared_.machine, prepared_.model_longest, switches.forced_graph_mode});
+    if (!plan.ok()) return plan.error();
+    log_lines(plan_text(plan.value()));
+    QUIRE_RETURN_IF_ERROR(check_fit(plan.value()));
+    timeline_.lap("memory plan");
+    out_.memory = std::make_shared<ModelMemory>();
+    out_.memory->device = std::make_unique<device::CpuDevice>(config_.engine.num_threads, switches.kernels.empty() ? cpu_kernels() : switches.kernels);
+    timeline_.lap("device");
+    for (const auto part : {&Loading::load_weights, &Loading::make_cache, &Loading::make_runner}) {
+      const Status status = (this->*part)(setup.value());
+      if (!status.ok()) return allocation_error(status.error(), *out_.memory->device, plan->follows);
+    }
+    hold_to(plan.value());
+    out_.memory->device->seal();
+    check_kernels(setup.value());
+    if (is_fp8(config_.engine.kv_dtype)) QUIRE_RETURN_IF_ERROR(measure_cache(setup.value()));
+    return std::move(out_);
+  }
+
+ private:
+  Status load_weights(const RunSetup& setup) {
+    model::LoadProgress progress;
+    const LoadWatcher watcher(progress, health_);
+    auto source = open_weights(config_);
+    if (!source.ok()) return source.error();
+    auto weights = model::Weights::load(*out_.memory->device, config_.model, setup.weights, *source.value(), progress);
+    if (!weights.ok()) return weights.error();
+    out_.memory->weights = std::make_unique<model::Weights>(std::move(weights).value());
+    timeline_.lap("weights");
+    return {};
+  }
+  Status make_cache(const RunSetup& setup) {
+    auto kv = kv::KvStore::create(*out_.memory->device, setup.layout);
+    if (!kv.ok()) return kv.error();
+    out_.memory->kv = std::make_unique<kv::KvStore>(std::move(kv).value());
+    out_.memory->kv->set_scales(std::vector<float>(kv::KvStore::num_scales(setup.layout), 1.0f));
+    timeline_.lap("KV cache");
+    return {};
+  }
+  Status make_runner(const RunSetup& setup) {
+    for (const attention::Fallback& f : setup.selection.fallbacks) metrics_.count_fallback(f.from, f.to, f.why);  // the banner has said it
+    auto runner = runner::ModelRunner::create(*out_.memory->device, setup.runner, *out_.memory->weights, *out_.memory->kv);
+    if (!runner.ok()) return runner.error();
+    out_.runner = std::move(runner).value();
+    const auto started = std::chrono::steady_clock::now();
+    recorded_ = out_.runner->record_graphs();
+    QUIRE_LOG_INFO("graph mode {}: {} shapes, {} graphs, {} recorded in {}", graph::graph_mode_name(setup.graphs.mode), recorded_.num_keys, recorded_.num_graphs, mebibytes(recorded_.bytes),
+                   seconds_text(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count()));
+    timeline_.lap("graphs");
+    return {};
+  }
+  void hold_to(const MemoryPlan& plan) {
+    const std::vector<MemoryItem> held = memory_items(*out_.memory->device, recorded_.bytes);
+    for (std::size_t i = 0; i < held.size(); ++i) QUIRE_CHECK_EQ(held[i].bytes, plan.items[i].bytes) << "the memory plan of " << held[i].name << " was wrong";
+    publish_memory(metrics_, held);
+  }
+  void check_kernels(const RunSetup& setup) {
+    const auto tell = [&](std::int32_t percent) { health_.set_progress("checking the kernels " + std::to_string(percent) + " %"); };
+    out_.report = selfcheck::run({setup.runner, *out_.memory->weights, *out_.memory->kv, *out_.runner, tell});
+    QUIRE_LOG_INFO("self-check: {} checks over {} steps in {}: {}", out_.report.verdicts.size(), out_.report.num_steps, seconds_text(out_.report.seconds),
+                   out_.report.passed() ? "all passed" : out_.report.failure());
+    timeline_.lap("self-check");
+  }
+  Status measure_cache(const RunSetup& setup) {
+    health_.set_progress("measuring the FP8 KV cache");
+    const auto text = prepared_.tokenizer->encode(builtin_text(), text::AddSpecialTokens::kYes);
+    if (!text.ok()) return text.error();
+    out_.kv_gate = selfcheck::run_kv_gate({setup.runner, *out_.memory->weights, *out_.memory->kv, *out_.runner}, text.value());
+    QUIRE_LOG_INFO("KV gate: {}, {}: {}", out_.kv_gate.summary(), seconds_text(out_.kv_gate.seconds), out_.kv_gate.passed() ? "passed" : "FAILED, " + out_.kv_gate.failure());
+    timeline_.lap("KV gate");
+    return {};
+  }
+
+  const Prepared& prepared_;
+  const config::ResolvedConfig& config_;
+  engine::Metrics& metrics_;
+  engine::HealthMonitor& health_;
+  StartupTimeline& timeline_;
+  CheckedModel out_;
+  runner::RecordedGraphs recorded_;
+};
+
+}  // namespace
+
+Result<CheckedModel> load_checked(const Prepared& prepared, engine::Metrics& metrics, engine::HealthMonitor& health, StartupTimeline& timeline, const StartupSwitches& switches) {
+  return Loading(prepared, metrics, health, timeline).run(switches);
+}
+
+}  // namespace quire::commands
