@@ -1,6 +1,5 @@
 #include "base/dtype.h"
 
-#include <cmath>
 
 namespace quire {
 

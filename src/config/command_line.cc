@@ -130,7 +130,7 @@ class Scanner {
       device_ = values.front();
       return;
     }
-    assign_flag(options_, row, written, std::move(values), Source::kCommandLine, problems_);
+    assign_flag(options_, {row, written}, std::move(values), problems_);
   }
   void named_model(const std::string& written, const std::string& value) {
     options_.note(Adjustment::Severity::kWarning, written, "is an older form; give the model as the first argument");
@@ -145,7 +145,7 @@ class Scanner {
     if (!value)
       return problems_.add(written,
                            written + " " + quote_value(*parts.value) + ": takes no value; --no-" + std::string(row.name) + " switches it off");
-    options_.assign(row, written, {*value != negated ? "true" : "false"}, Source::kCommandLine, problems_);
+    options_.assign({row, written}, {*value != negated ? "true" : "false"}, problems_);
   }
   void dotted(const FlagRow& row, const std::string& written, const FlagToken& parts) {
     std::optional<std::string> value = parts.value;
@@ -156,8 +156,7 @@ class Scanner {
     if (!value) return problems_.add(written, quote_value(full) + ": needs a value");
     auto fragment = dotted_object(parts.path, *value);
     if (!fragment) return problems_.add(written, quote_value(full) + ": must be keys joined by dots, at most " + std::to_string(kMaxDottedDepth));
-    options_.assign_json(row, written, std::move(*fragment), Source::kCommandLine,
-                         parts.path.ends_with('+') ? ListMerge::kAppend : ListMerge::kReplace);
+    options_.assign_json({row, written}, std::move(*fragment), parts.path.ends_with('+') ? ListMerge::kAppend : ListMerge::kReplace);
   }
 
   std::span<const std::string> tokens_;

@@ -1,7 +1,6 @@
 #include "config/compilation.h"
 
 #include <algorithm>
-#include <array>
 #include <boost/json/serialize.hpp>
 
 #include "base/json.h"
@@ -207,13 +206,12 @@ json::value json_scalar(std::string_view text) {
   return json::string(text);
 }
 
-void assign_flag(Options& options, const FlagRow& row, std::string_view spelling, std::vector<std::string> values, Source source,
-                 Problems& problems) {
-  if (row.name == "compilation-config" && values.size() == 1) {
+void assign_flag(Options& options, const FlagUse& use, std::vector<std::string> values, Problems& problems) {
+  if (use.row.name == "compilation-config" && values.size() == 1) {
     const auto level = parse_integer(values.front());
-    if (level) return options.assign_json(row, spelling, json::object{{"level", *level}}, source);
+    if (level) return options.assign_json(use, json::object{{"level", *level}});
   }
-  options.assign(row, spelling, std::move(values), source, problems);
+  options.assign(use, std::move(values), problems);
 }
 
 GraphRequest graph_request(const Options& options, std::vector<Adjustment>& notes, Problems& problems) {

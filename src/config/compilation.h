@@ -2,7 +2,6 @@
 // then runs is decided by the backend's row, not here.
 #pragma once
 #include <boost/json/value.hpp>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,7 +13,7 @@
 namespace quire::config {
 
 // Options::assign, and for --compilation-config also a bare level: "3" becomes {"level": 3}.
-void assign_flag(Options& options, const FlagRow& row, std::string_view spelling, std::vector<std::string> values, Source source, Problems& problems);
+void assign_flag(Options& options, const FlagUse& use, std::vector<std::string> values, Problems& problems);
 
 // A scalar of a dotted key or a YAML map: number, true, false and null become JSON's, everything else a string.
 [[nodiscard]] boost::json::value json_scalar(std::string_view text);

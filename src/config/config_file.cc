@@ -2,7 +2,6 @@
 
 #include <yaml.h>
 
-#include <algorithm>
 #include <boost/json/value.hpp>
 #include <set>
 
@@ -195,7 +194,7 @@ class FileReader {
   void assign(const FlagRow& row, bool negated, const std::string& where, const Node& node) {
     if (node.kind == Node::Kind::kMap) {
       if (row.kind != ValueKind::kJson) return problems_.add("--" + std::string(row.name), where + ": must be " + allowed_text(row) + ", not a map");
-      return options_.assign_json(row, where, to_json(node).get_object(), Source::kFile);
+      return options_.assign_json({row, where, Source::kFile}, to_json(node).get_object());
     }
     std::vector<std::string> values;
     if (node.kind == Node::Kind::kScalar) {
@@ -217,7 +216,7 @@ class FileReader {
       const auto value = parse_bool(values.front());
       if (value) values.front() = *value ? "false" : "true";
     }
-    assign_flag(options_, row, where, std::move(values), Source::kFile, problems_);
+    assign_flag(options_, {row, where, Source::kFile}, std::move(values), problems_);
   }
 
   const std::string& path_;

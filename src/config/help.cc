@@ -1,7 +1,6 @@
 #include "config/help.h"
 
 #include <fstream>
-#include <vector>
 
 #include "attention/capability.h"
 #include "attention/device_family.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <boost/json/serialize.hpp>
-#include <cctype>
 
 #include "base/json.h"
 #include "config/values.h"
@@ -125,18 +124,20 @@ std::vector<std::pair<std::string, std::string>> Options::non_default_args() con
   return out;
 }
 
-void Options::assign(const FlagRow& row, std::string_view spelling, std::vector<std::string> values, Source source, Problems& problems) {
+void Options::assign(const FlagUse& use, std::vector<std::string> values, Problems& problems) {
+  const FlagRow& row = use.row;
+  const std::string& spelling = use.spelling;
   if (row.kind == ValueKind::kJson) {
     for (const std::string& value : values) {
       auto parsed = parse_json(value, kJsonLimits);
       if (!parsed.ok()) {
         problems.add("--" + std::string(row.name),
-                     std::string(spelling) + " " + quote_value(value) + ": must be a JSON object: " + parsed.error().message);
+                     spelling + " " + quote_value(value) + ": must be a JSON object: " + parsed.error().message);
       } else if (!parsed.value().is_object()) {
         problems.add("--" + std::string(row.name),
-                     std::string(spelling) + " " + quote_value(value) + ": must be a JSON object, e.g. '{\"key\": value}'");
+                     spelling + " " + quote_value(value) + ": must be a JSON object, e.g. '{\"key\": value}'");
       } else {
-        assign_json(row, spelling, std::move(parsed.value().get_object()), source);
+        assign_json(use, std::move(parsed.value().get_object()));
       }
     }
     return;
@@ -144,7 +145,7 @@ void Options::assign(const FlagRow& row, std::string_view spelling, std::vector<
   if (row.kind == ValueKind::kJsonTextList && values.size() == 1 && values.front().starts_with('[')) {
     auto strings = json_strings(values.front());
     if (!strings) {
-      problems.add("--" + std::string(row.name), std::string(spelling) + " " + quote_value(values.front()) + ": must be a JSON list of strings");
+      problems.add("--" + std::string(row.name), spelling + " " + quote_value(values.front()) + ": must be a JSON list of strings");
       return;
     }
     values = std::move(*strings);
@@ -156,18 +157,18 @@ void Options::assign(const FlagRow& row, std::string_view spelling, std::vector<
     stored.values.insert(stored.values.end(), values.begin(), values.end());
     return;
   }
-  if (!fresh && stored.values != values) note(Adjustment::Severity::kWarning, std::string(spelling), "given more than once; the last value stands");
-  stored = Stored{std::move(values), {}, std::string(spelling), source};
+  if (!fresh && stored.values != values) note(Adjustment::Severity::kWarning, spelling, "given more than once; the last value stands");
+  stored = Stored{std::move(values), {}, spelling, use.source};
 }
 
-void Options::assign_json(const FlagRow& row, std::string_view spelling, boost::json::object fragment, Source source, ListMerge lists) {
-  auto [slot, fresh] = stored_.try_emplace(row.name);
-  if (fresh) slot->second.spelling = std::string(spelling);
-  slot->second.source = source;
+void Options::assign_json(const FlagUse& use, boost::json::object fragment, ListMerge lists) {
+  auto [slot, fresh] = stored_.try_emplace(use.row.name);
+  if (fresh) slot->second.spelling = use.spelling;
+  slot->second.source = use.source;
   std::vector<std::string> replaced;
   merge_json(slot->second.json, fragment, lists, replaced);
   for (const std::string& key : replaced)
-    note(Adjustment::Severity::kWarning, std::string(spelling), "key " + quote_value(key) + " given more than once; the last value stands");
+    note(Adjustment::Severity::kWarning, use.spelling, "key " + quote_value(key) + " given more than once; the last value stands");
 }
 
 void Options::note_no_effect() {

@@ -18,6 +18,13 @@ namespace quire::config {
 enum class Source : std::uint8_t { kCommandLine, kFile };
 enum class ListMerge : std::uint8_t { kReplace, kAppend };  // "--x.key v" or "--x.key+ v"
 
+// One use of a flag.
+struct FlagUse {
+  const FlagRow& row;
+  std::string spelling;  // as the user wrote it, or file, line and key
+  Source source = Source::kCommandLine;
+};
+
 class Options {
  public:
   // Typed reads. `name` is a row of that kind (QUIRE_CHECK). Without a given value they read the row's default text.
@@ -40,8 +47,8 @@ class Options {
   // Building (command_line.cc, config_file.cc).
   void set_model(std::string model) { model_ = std::move(model); }
   // Checks and stores; a later use replaces or, for accumulating and JSON rows, adds.
-  void assign(const FlagRow& row, std::string_view spelling, std::vector<std::string> values, Source source, Problems& problems);
-  void assign_json(const FlagRow& row, std::string_view spelling, boost::json::object fragment, Source source, ListMerge lists = ListMerge::kReplace);
+  void assign(const FlagUse& use, std::vector<std::string> values, Problems& problems);
+  void assign_json(const FlagUse& use, boost::json::object fragment, ListMerge lists = ListMerge::kReplace);
   void note(Adjustment::Severity severity, std::string flag, std::string text) { notes_.push_back({severity, std::move(flag), std::move(text)}); }
   // Applies fates: warnings for flags without effect, problems for features that are not built.
   void check_fates(Problems& problems);

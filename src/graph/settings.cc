@@ -1,6 +1,5 @@
 #include "graph/settings.h"
 
-#include <algorithm>
 
 namespace quire::graph {
 namespace {

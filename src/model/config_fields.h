@@ -1,7 +1,6 @@
 // Every field of config.json that this build has an opinion on, in one table. Internal to model/.
 #pragma once
 #include <boost/json/fwd.hpp>
-#include <string_view>
 
 #include "model/json_fields.h"
 

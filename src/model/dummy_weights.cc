@@ -1,6 +1,5 @@
 // Random-looking weights that are a pure function of (seed, parameter name, element index), built from integer arithmetic and
 // single roundings alone, so that they are the same bits on every machine and in every order of reads.
-#include <cmath>
 #include <cstring>
 #include <map>
 #include <mutex>

@@ -1,7 +1,6 @@
 #include "model/spec.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace quire::model {
 

@@ -1,6 +1,5 @@
 // What a checkpoint's config.json says, checked and in the field's words. Plain data: no tensors, no device.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>

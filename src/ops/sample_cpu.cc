@@ -1,6 +1,5 @@
 // The sampler on the CPU: one row of logits a unit. Portable scalar code on purpose: the same token on every machine.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
 #include <vector>

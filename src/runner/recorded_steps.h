@@ -2,7 +2,6 @@
 // addresses of one StepBuffers instance, so each instance has its own set.
 #pragma once
 #include <cstddef>
-#include <cstdint>
 #include <unordered_map>
 #include <vector>
 

@@ -1,5 +1,7 @@
 #include "runner/step_buffers.h"
 
+#include "attention/params.h"
+
 #include <utility>
 
 namespace quire::runner {

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "attention/params.h"
 #include "base/result.h"
 #include "device/device.h"
 #include "device/workspace.h"

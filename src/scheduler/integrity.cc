@@ -1,7 +1,6 @@
 // The invariants of the scheduler, checked from its own tables. Linear in blocks and sequences; tests call it after every call.
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "scheduler/scheduler_impl.h"
 

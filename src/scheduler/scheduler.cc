@@ -1,7 +1,6 @@
 // Admission, departure and the questions that callers may ask. Planning is plan_step.cc, results are apply_step.cc.
 #include "scheduler/scheduler.h"
 
-#include <algorithm>
 #include <random>
 #include <utility>
 

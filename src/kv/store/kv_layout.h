@@ -7,7 +7,6 @@
 //   cell:  the inner order below
 #pragma once
 #include <cstdint>
-#include <string>
 
 #include "base/check.h"
 #include "base/dtype.h"
