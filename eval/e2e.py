@@ -1,14 +1,18 @@
 """End-to-end checks against the built server; eval/e2e.sh starts this inside build/venv. See --help and CHECKS below."""
 import argparse
+import datetime
+import importlib.metadata
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import results  # noqa: E402
 from server_process import Server, ServerError  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -31,7 +35,11 @@ class Run:
         self.quick, self.sanitized = arguments.quick, arguments.preset in ("asan", "tsan")
         self.out = ROOT / "build" / "e2e" / arguments.preset
         self.limit = 60 if self.quick and self.sanitized else None
+        self.preset = arguments.preset
+        self.load_average = os.getloadavg()[0]
         self.rows: list[tuple[str, bool, str, float]] = []
+        self.runs: list[dict] = []  # of lm_eval with one configuration each (results.py)
+        self.scores: dict[str, float] = {}  # of lm_eval, by the run's name
         self.only = arguments.only.split(",") if arguments.only else None
 
     def server(self, name: str, flags: list[str] = ()) -> Server:
@@ -43,10 +51,10 @@ class Run:
             raise
         return server
 
-    def check(self, name: str, action) -> None:
-        """Runs `action` -> (passed, detail); whatever it raises is a failure of that one check."""
+    def check(self, name: str, action) -> bool:
+        """Runs `action` -> (passed, detail); whatever it raises is a failure of that one check. False when it failed or was not asked for."""
         if self.only and name not in self.only:
-            return
+            return False
         print(f"==> {name}", flush=True)
         start = time.monotonic()
         try:
@@ -55,6 +63,7 @@ class Run:
             passed, detail = False, f"{type(error).__name__}: {error}"
         self.rows.append((name, passed, detail, time.monotonic() - start))
         print(f"    {'ok' if passed else 'FAILED'}: {detail}", flush=True)
+        return passed
 
     def command(self, name: str, command: list[str], seconds: float = STEP_SECONDS, env: dict | None = None) -> tuple[int, str]:
         """Exit status and the last lines of a command whose whole output lies in OUT/name.log."""
@@ -72,8 +81,11 @@ class Run:
         if status != 0:
             return False, f"eval/run.sh ended with status {status}: {tail}"
         newest = max(out.rglob("results_*.json"), key=lambda p: p.name)
-        results = next(iter(json.loads(newest.read_text())["results"].values()))
-        return results[metric] >= SCORE, f"{metric} {results[metric]:.4f} on {self.limit or 400} problems (at least {SCORE})"
+        score = self.scores[name] = next(iter(json.loads(newest.read_text())["results"].values()))[metric]
+        return score >= SCORE, f"{metric} {score:.4f} on {self.problems()} problems (at least {SCORE})"
+
+    def problems(self) -> int:
+        return self.limit or 400
 
 
 def stopped_cleanly(server: Server) -> tuple[bool, str]:
@@ -171,26 +183,46 @@ def thread_25104(run: Run, name: str, model: pathlib.Path, flags: list[str]) -> 
 GRAPH_MODES = ["NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"]
 
 
-def graph_mode(run: Run, backend: str, mode: str) -> None:
-    """One mode on one CPU row: the score, the answers of the normal run, and that steps really ran in that mode."""
-    name = f"{backend}_{mode}".lower()
-    with run.server(name, ["--attention-backend", backend, "-cc.cudagraph_mode", mode]) as server:
+def run_name(backend: str, mode: str, kv_cache: str) -> str:
+    return f"{backend}_{mode}".lower() + ("" if kv_cache == "bfloat16" else f"_{kv_cache}")
+
+
+# KV caches that every mode is run with: the flags, and the run whose answers all of them must repeat.
+KV_CACHES = {"bfloat16": ([], "completions")}
+
+
+def graph_mode(run: Run, backend: str, mode: str, kv_cache: str) -> None:
+    """One mode on one CPU row: the score, the same answers in every mode, and that steps really ran in that mode."""
+    name = run_name(backend, mode, kv_cache)
+    kv_flags, standard = KV_CACHES[kv_cache]
+    with run.server(name, ["--attention-backend", backend, "-cc.cudagraph_mode", mode, *kv_flags]) as server:
+        log = server.log.read_text()
+        resolved = re.search(r" graph mode (\w+): ", log).group(1)
+        measured = {"name": name, "attention": backend, "graph_mode": mode, "runs_as": resolved, "kv_cache": kv_cache}
+
         def score():
             passed, detail = run.lm_eval(name, "gsm_tiny", "exact_match,strict-match", server)
             steps = {m: int(server.counter_of("quire:graph_steps_total", {"mode": m})) for m in ("NONE", "PIECEWISE", "FULL")}
+            measured["steps"] = steps
             graphs = steps["PIECEWISE"] + steps["FULL"]
-            lowered = " warning " in server.log.read_text() and "FULL_AND_PIECEWISE" in server.log.read_text()
             expected = graphs == 0 if mode == "NONE" else steps["PIECEWISE"] > 0 if mode == "PIECEWISE" else steps["FULL"] > 0
             if (backend, mode) == ("CPU_SPLIT", "FULL"):  # vLLM #25104: lowered, with a warning
-                expected = expected and lowered and steps["PIECEWISE"] > 0
-            return passed and expected, f"{detail}; steps {steps}"
-        run.check(name, score)
+                lowered = resolved == "FULL_AND_PIECEWISE" and re.search(r" warning .*cudagraph_mode FULL runs as FULL_AND_PIECEWISE", log)
+                expected = expected and lowered is not None and steps["PIECEWISE"] > 0
+            else:
+                expected = expected and resolved == mode
+            return passed and expected, f"{detail}; runs as {resolved}, steps {steps}"
 
         def same_answers():
             status, tail = run.command(f"{name}_compare", [sys.executable, str(ROOT / "eval" / "compare_samples.py"),
-                                                           str(run.out / "completions"), str(run.out / name)])
+                                                           str(run.out / standard), str(run.out / name)])
             return status == 0, tail
-        run.check(f"{name}_same_answers", same_answers)
+        start = time.monotonic()
+        run.check(name, score)
+        measured["seconds"] = round(time.monotonic() - start, 1)
+        measured["same_answers"] = run.check(f"{name}_same_answers", same_answers)
+        if name in run.scores and "steps" in measured:
+            run.runs.append({**measured, "score": run.scores[name], "problems": run.problems()})
 
 
 def failing_start(run: Run, name: str, action) -> None:
@@ -202,13 +234,26 @@ def failing_start(run: Run, name: str, action) -> None:
         run.check(f"{name}_start", lambda: (False, message))
 
 
-def write_results(run: Run, path: pathlib.Path) -> None:
-    cpu = next((line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "unknown")
-    lines = ["# Results", "Written by `eval/e2e.sh --results docs/RESULTS.md`, which runs every check again; do not edit.", "",
-             f"Model `models/gsm-tiny`, bfloat16, {os.cpu_count()} cores of {cpu}. 5-shot, greedy, 256 requests at once.", "",
-             "| check | result | seconds | measured |", "|---|---|---|---|"]
-    lines += [f"| {name} | {'ok' if passed else 'FAILED'} | {seconds:.1f} | {detail.replace('|', '/')} |" for name, passed, detail, seconds in run.rows]
-    path.write_text("\n".join(lines) + "\n")
+def output_of(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, timeout=READY_SECONDS).stdout.strip()
+
+
+def write_results(run: Run, page: pathlib.Path) -> None:
+    """The figures beside `page`, and the page made of them."""
+    def first(file: str, key: str) -> str:
+        return next((line.split(":", 1)[1].strip() for line in pathlib.Path(file).read_text().splitlines() if line.startswith(key)), "unknown")
+    raw = {"command": "eval/e2e.sh --results docs/RESULTS.md",
+           "date": datetime.date.today().isoformat(),
+           "program": {"version": output_of([str(run.binary), "--version"]), "commit": output_of(["git", "rev-parse", "--short=12", "HEAD"]), "build": run.preset},
+           "machine": {"cpu": first("/proc/cpuinfo", "model name"), "cores": os.cpu_count(), "memory_gib": round(int(first("/proc/meminfo", "MemTotal").split()[0]) / 2**20),
+                       "load_average_before": round(run.load_average, 1)},
+           "model": MODEL.relative_to(ROOT).as_posix(),
+           "dtype": json.loads((MODEL / "config.json").read_text())["dtype"],
+           "lm_eval": importlib.metadata.version("lm_eval"),
+           "runs": run.runs,
+           "checks": [{"name": name, "passed": passed, "seconds": round(seconds, 1), "detail": detail} for name, passed, detail, seconds in run.rows]}
+    page.with_name(results.RAW_NAME).write_text(json.dumps(raw, indent=1) + "\n")
+    page.write_text(results.render(raw))
 
 
 def main() -> int:
@@ -217,8 +262,10 @@ def main() -> int:
     parser.add_argument("--preset", default="release", help="build/PRESET/bin/quire is tested (release)")
     parser.add_argument("--binary", help="test this program instead")
     parser.add_argument("--only", help="comma-separated names of the checks to run")
-    parser.add_argument("--results", help="write the table to this Markdown file (docs/RESULTS.md)")
+    parser.add_argument("--results", help="write the figures of a whole run to this Markdown file (docs/RESULTS.md) and to RESULTS.json beside it")
     arguments = parser.parse_args()
+    if arguments.results and (arguments.quick or arguments.only or arguments.preset != "release"):
+        parser.error("--results is for a whole run of the release build: without --quick, --only and --preset")
     run = Run(arguments)
     run.out.mkdir(parents=True, exist_ok=True)
 
@@ -227,9 +274,9 @@ def main() -> int:
     if not run.quick:
         failing_start(run, "tiny_pool_uncached", lambda: tiny_pool(run, "tiny_pool_uncached"))
 
-    for backend in ("CPU_UNIFIED", "CPU_SPLIT"):
-        for mode in GRAPH_MODES if not run.quick else ["FULL"] if backend == "CPU_SPLIT" else []:
-            failing_start(run, f"{backend}_{mode}".lower(), lambda b=backend, m=mode: graph_mode(run, b, m))
+    combinations = [("CPU_SPLIT", "FULL", "bfloat16")] if run.quick else [(b, m, kv) for kv in KV_CACHES for b in ("CPU_UNIFIED", "CPU_SPLIT") for m in GRAPH_MODES]
+    for combination in combinations:
+        failing_start(run, run_name(*combination), lambda c=combination: graph_mode(run, *c))
     failing_start(run, "thread_25104", lambda: thread_25104(run, "thread_25104", ROOT / "eval" / "models" / "llama-131k", ["--load-format", "dummy"]))
     failing_start(run, "thread_25104_gsm_tiny", lambda: thread_25104(run, "thread_25104_gsm_tiny", MODEL, ["--max-model-len", "2048"]))
 

@@ -7,6 +7,8 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "eval"))
+import results  # noqa: E402
 
 
 class MakeLl(unittest.TestCase):
@@ -54,6 +56,37 @@ class CompareSamples(unittest.TestCase):
     def test_missing_row_and_empty_run(self):
         self.assertEqual(self.compare([self.row(0, "1"), self.row(1, "2")], [self.row(0, "1")])[0], 1)
         self.assertNotEqual(self.compare([], [])[0], 0)
+
+
+class Results(unittest.TestCase):
+    """docs/RESULTS.md and what it was made of."""
+
+    def setUp(self):
+        self.raw = json.loads((ROOT / "docs" / "RESULTS.json").read_text())
+
+    def test_page_is_what_the_figures_give(self):
+        self.assertEqual((ROOT / "docs" / "RESULTS.md").read_text(), results.render(self.raw),
+                         "written by hand, or by another generator: python3 eval/results.py > docs/RESULTS.md")
+
+    def test_a_changed_figure_changes_the_page(self):
+        page = results.render(self.raw)
+        for place, key, value in ((self.raw["runs"][0], "score", 0.5), (self.raw["runs"][-1], "same_answers", False), (self.raw["checks"][0], "passed", False),
+                                  (self.raw["program"], "commit", "0"), (self.raw["machine"], "cores", 0)):
+            before = place[key]
+            place[key] = value
+            self.assertNotEqual(results.render(self.raw), page, key)
+            place[key] = before
+
+    def test_a_whole_run_was_recorded(self):
+        modes = ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
+        recorded = {(run["attention"], run["graph_mode"]): run for run in self.raw["runs"] if run["kv_cache"] == "bfloat16"}
+        self.assertEqual(set(recorded), {(row, mode) for row in ("CPU_UNIFIED", "CPU_SPLIT") for mode in modes})
+        for run in recorded.values():
+            self.assertGreaterEqual(run["score"], 0.99, run["name"])
+            self.assertEqual(run["problems"], 400, run["name"])
+            self.assertTrue(run["same_answers"], run["name"])
+        self.assertEqual(recorded["CPU_SPLIT", "FULL"]["runs_as"], "FULL_AND_PIECEWISE")
+        self.assertEqual([c["name"] for c in self.raw["checks"] if not c["passed"]], [])
 
 
 if __name__ == "__main__":
