@@ -300,6 +300,7 @@ TEST(Select, EveryServedShapeFitsTheKernelsArrays) {
 }
 
 TEST(Select, TheTablesAreSound) {
+  for (const BackendCaps& row : backend_table()) EXPECT_EQ(row.workspace.name == WorkspaceRule{}.name, row.workspace.partial_slots == nullptr) << row.name;
   for (const BackendCaps& row : backend_table()) {
     EXPECT_FALSE(row.summary.empty());
     for (const std::string_view f : row.families) EXPECT_NE(find_device_family(f), nullptr) << f;
