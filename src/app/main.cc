@@ -2,6 +2,7 @@
 #include <string>
 #include <variant>
 
+#include "commands/bench_attention.h"
 #include "commands/console.h"
 #include "commands/doctor.h"
 #include "commands/explain.h"
@@ -20,6 +21,7 @@ struct Dispatch {
   int operator()(const quire::config::ExplainCommand& c) const { return quire::commands::explain(c); }
   int operator()(const quire::config::PlanCommand& c) const { return quire::commands::plan(c); }
   int operator()(const quire::config::DoctorCommand& c) const { return quire::commands::doctor(c); }
+  int operator()(const quire::config::BenchAttentionCommand& c) const { return quire::commands::bench_attention(c); }
   int operator()(const quire::config::VersionCommand& c) const {
     const std::string version = quire::commands::kVersion;
     return quire::commands::print_answer("", c.json ? "{\"name\":\"quire\",\"version\":\"" + version + "\"}\n" : "quire " + version + "\n");

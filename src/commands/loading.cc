@@ -4,10 +4,10 @@
 #include <thread>
 #include <utility>
 
-#include "attention/cpu_kernels.h"
 #include "attention/device_family.h"
 #include "base/log.h"
 #include "commands/builtin_text.h"
+#include "commands/cpu_set_up.h"
 #include "commands/log_lines.h"
 #include "commands/memory_plan.h"
 #include "commands/startup.h"
@@ -24,13 +24,6 @@ void publish_memory(engine::Metrics& metrics, const std::vector<MemoryItem>& ite
     labels.emplace_back("item", item.name);
     metrics.registry().gauge("quire:memory_bytes", "Memory held since start, by item of the memory plan", labels).set(static_cast<double>(item.bytes));
   }
-}
-
-std::vector<device::CpuKernel> cpu_kernels() {
-  std::vector<device::CpuKernel> all;
-  for (const auto& k : ops::cpu_kernels()) all.push_back(k);
-  for (const auto& k : attention::cpu_kernels()) all.push_back(k);
-  return all;
 }
 
 Result<std::unique_ptr<model::WeightSource>> open_weights(const config::ResolvedConfig& c) {
@@ -74,7 +67,7 @@ class Loading {
     QUIRE_RETURN_IF_ERROR(check_fit(plan.value()));
     timeline_.lap("memory plan");
     out_.memory = std::make_shared<ModelMemory>();
-    out_.memory->device = std::make_unique<device::CpuDevice>(config_.engine.num_threads, switches.kernels.empty() ? cpu_kernels() : switches.kernels);
+    out_.memory->device = std::make_unique<device::CpuDevice>(config_.engine.num_threads, switches.kernels.empty() ? all_cpu_kernels() : switches.kernels);
     timeline_.lap("device");
     for (const auto part : {&Loading::load_weights, &Loading::make_cache, &Loading::make_runner}) {
       const Status status = (this->*part)(setup.value());

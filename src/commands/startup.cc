@@ -6,6 +6,7 @@
 #include "attention/device_family.h"
 #include "base/log.h"
 #include "commands/console.h"
+#include "commands/cpu_set_up.h"
 #include "commands/log_lines.h"
 #include "commands/model_files.h"
 #include "commands/version.h"
@@ -55,13 +56,6 @@ class RunnerExecutor final : public engine::StepExecutor {
   StepModeCounters modes_;
   engine::Counter allocations_;
 };
-
-// Highway's names of instruction sets are in capitals.
-std::string upper(std::string name) {
-  for (char& c : name)
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  return name;
-}
 
 // An end token that the model cannot make would never end anything. It is the sign of another model's tokenizer.
 Status check_end_token(const text::Tokenizer& tokenizer, const model::ModelSpec& spec) {
@@ -135,7 +129,7 @@ Result<Prepared> prepare(const config::Options& options, StartupTimeline& timeli
   config::ResolvedConfig& resolved = run->config;
   auto chat = text::ChatTemplate::load(files->folders.tokenizer_dir, tokenizer.value(), resolved.api.chat_template_text);
   if (!chat.ok()) return chat.error();
-  if (resolved.engine.cpu_isa != "auto") QUIRE_RETURN_IF_ERROR(ops::limit_cpu_isa(upper(resolved.engine.cpu_isa)));
+  QUIRE_RETURN_IF_ERROR(limit_isa(resolved.engine.cpu_isa));
   auto setup = set_up_run(resolved, std::string(attention::kServedFamily));
   if (!setup.ok()) return setup.error();
   timeline.lap("resolution");

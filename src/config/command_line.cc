@@ -19,6 +19,15 @@ bool looks_like_flag(std::string_view token) {
   return !((token[1] >= '0' && token[1] <= '9') || token[1] == '.');  // -1 and -.5 are values
 }
 
+const char* owner_of(const FlagRow& row) {
+  switch (row.audience) {
+    case Audience::kRun: return "run";
+    case Audience::kExplain: return "explain";
+    case Audience::kBench: return "bench";
+    default: return "serve";
+  }
+}
+
 bool takes_list(ValueKind kind) { return kind == ValueKind::kTextList || kind == ValueKind::kIntList || kind == ValueKind::kJsonTextList; }
 
 // One flag token taken apart: "--compilation-config.cudagraph_mode=FULL" -> base, path, attached value.
@@ -99,8 +108,8 @@ class Scanner {
   void unknown(const std::string& spelling) {
     saw_unknown_ = true;
     saw_unknown_after_ = at_;
-    std::vector<std::string_view> names = flag_spellings();
-    names.push_back("-O");
+    std::vector<std::string_view> names = flag_spellings(command_);
+    if (takes(command_, flag("compilation-config"))) names.push_back("-O");
     std::string normal = spelling;
     std::replace(normal.begin(), normal.end(), '_', '-');
     problems_.add(spelling, quote_value(spelling) + ": unknown flag" + did_you_mean(normal, names));
@@ -112,9 +121,9 @@ class Scanner {
     const FlagRow& row = *match.row;
     std::string written = parts.spelling;
     std::replace(written.begin(), written.end(), '_', '-');
-    if (!takes(command_, row.audience)) {
+    if (!takes(command_, row)) {
       saw_unknown_after_ = at_;
-      return problems_.add(written, written + ": belongs to `quire " + (row.audience == Audience::kRun ? "run" : row.audience == Audience::kExplain ? "explain" : "serve") + "`, not to this command");
+      return problems_.add(written, written + ": belongs to `quire " + owner_of(row) + "`, not to this command");
     }
     if (!parts.path.empty() || token.find('.') == written.size()) return dotted(row, written, parts);
     if (row.kind == ValueKind::kBool) return boolean(row, written, match.negated, parts);
@@ -188,16 +197,20 @@ const char* usage(Audience command) {
     case Audience::kPlan: return "plan MODEL [flags]";
     case Audience::kDoctor: return "doctor MODEL [flags]";
     case Audience::kServe:
+    case Audience::kBench:
+    case Audience::kBenchAttention:
     case Audience::kServeAndRun: break;
   }
   return "serve MODEL [flags]";
 }
 
+bool asks_for_help(std::span<const std::string> arguments) {
+  return std::any_of(arguments.begin(), arguments.end(), [](const std::string& a) { return a == "--help" || a == "-h"; });
+}
+
 Result<Command> parse_engine_command(std::span<const std::string> arguments, Audience command) {
   const bool run = command == Audience::kRun;
-  if (std::any_of(arguments.begin(), arguments.end(), [](const std::string& a) { return a == "--help" || a == "-h"; })) {
-    return Command{HelpCommand{command_help(command)}};
-  }
+  if (asks_for_help(arguments)) return Command{HelpCommand{command_help(command)}};
   Problems problems;
   Scanner scanner(arguments, command, problems);
   Options options = scanner.scan();
@@ -219,13 +232,38 @@ Result<Command> parse_engine_command(std::span<const std::string> arguments, Aud
   return Command{RunCommand{std::move(options), std::move(request)}};
 }
 
+// A bench that runs no model.
+Result<Command> parse_bench_attention(std::span<const std::string> arguments) {
+  if (asks_for_help(arguments)) return Command{HelpCommand{command_help(Audience::kBenchAttention)}};
+  Problems problems;
+  Scanner scanner(arguments, Audience::kBenchAttention, problems);
+  Options options = scanner.scan();
+  options.check_fates(problems);
+  if (!options.model().empty() && !scanner.saw_unknown())
+    problems.add("", "unexpected argument " + quote_value(options.model()) + ": bench attention runs no model; --shapes names what to measure");
+  if (!problems.empty()) return problems.to_error();
+  return Command{BenchAttentionCommand{std::move(options)}};
+}
+
+Result<Command> parse_bench(std::span<const std::string> arguments) {
+  static constexpr std::string_view kNow[] = {"attention", "--help"};
+  static constexpr std::string_view kLater[] = {"gemm", "latency", "throughput", "serve"};
+  const std::string word = arguments.empty() ? "" : arguments.front();
+  if (word == "attention") return parse_bench_attention(arguments.subspan(1));
+  if (word == "--help" || word == "-h") return Command{HelpCommand{command_help(Audience::kBenchAttention)}};
+  if (word.empty()) return invalid("bench: what to measure is missing: quire bench attention [flags]", "bench");
+  if (std::find(std::begin(kLater), std::end(kLater), word) != std::end(kLater))
+    return Error{ErrorCode::kUnsupported, "quire bench " + word + ": not built yet; there is quire bench attention", word};
+  return invalid("bench " + quote_value(word) + ": there is attention" + did_you_mean(word, kNow), word);
+}
+
 Result<Command> no_such_command(const std::string& word) {
-  static constexpr std::string_view kLater[] = {"chat", "bench", "quantize", "eval"};
-  static constexpr std::string_view kNow[] = {"serve", "run", "explain", "plan", "doctor", "--version", "--help"};
+  static constexpr std::string_view kLater[] = {"chat", "quantize", "eval"};
+  static constexpr std::string_view kNow[] = {"serve", "run", "explain", "plan", "doctor", "bench", "--version", "--help"};
   if (std::find(std::begin(kLater), std::end(kLater), word) != std::end(kLater)) {
-    return Error{ErrorCode::kUnsupported, "quire " + word + ": not built yet; there are serve, run, explain, plan, doctor and --version", word};
+    return Error{ErrorCode::kUnsupported, "quire " + word + ": not built yet; there are serve, run, explain, plan, doctor, bench and --version", word};
   }
-  return invalid(quote_value(word) + ": unknown command; there are serve, run, explain, plan, doctor, --version and --help" + did_you_mean(word, kNow), word);
+  return invalid(quote_value(word) + ": unknown command; there are serve, run, explain, plan, doctor, bench, --version and --help" + did_you_mean(word, kNow), word);
 }
 
 }  // namespace
@@ -240,6 +278,7 @@ Result<Command> parse_command_line(std::span<const std::string> arguments) {
   if (word == "explain") return parse_engine_command(rest, Audience::kExplain);
   if (word == "plan") return parse_engine_command(rest, Audience::kPlan);
   if (word == "doctor") return parse_engine_command(rest, Audience::kDoctor);
+  if (word == "bench") return parse_bench(rest);
   if (word == "--help" || word == "-h" || word == "help") return Command{HelpCommand{program_help()}};
   if (word == "--version" || word == "-V" || word == "version") {
     if (rest.empty()) return Command{VersionCommand{}};

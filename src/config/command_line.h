@@ -55,12 +55,17 @@ struct DoctorCommand {
   Options options;
 };
 
+// Takes no MODEL.
+struct BenchAttentionCommand {
+  Options options;
+};
+
 // Hidden: writes the generated documents (help.h, write_docs) into `folder`.
 struct FlagsDocCommand {
   std::string folder = "docs";
 };
 
-using Command = std::variant<ServeCommand, RunCommand, ExplainCommand, PlanCommand, DoctorCommand, VersionCommand, HelpCommand, FlagsDocCommand>;
+using Command = std::variant<ServeCommand, RunCommand, ExplainCommand, PlanCommand, DoctorCommand, BenchAttentionCommand, VersionCommand, HelpCommand, FlagsDocCommand>;
 
 // `arguments` without the program's name. An error's message lists every problem, each naming its flag.
 [[nodiscard]] Result<Command> parse_command_line(std::span<const std::string> arguments);

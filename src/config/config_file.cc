@@ -178,12 +178,13 @@ class FileReader {
     const FlagMatch match = match_flag("--" + key);
     if (match.row == nullptr) {
       std::vector<std::string_view> names;
-      for (const FlagRow* row : flag_table()) names.push_back(row->name);
+      for (const FlagRow* row : flag_table())
+        if (takes(command_, *row)) names.push_back(row->name);
       return problems_.add(key, path_ + " line " + std::to_string(node.line) + ": unknown key " + quote_value(key) + did_you_mean(key, names));
     }
     const FlagRow& row = *match.row;
     if (row.name == "config" || row.name == "help") return problems_.add(key, where + ": not allowed in a configuration file");
-    if (!takes(command_, row.audience)) return problems_.add(key, where + ": not a flag of this command");
+    if (!takes(command_, row)) return problems_.add(key, where + ": not a flag of this command");
     if (!seen_.insert(row.name).second) return problems_.add(key, where + ": given twice (as --" + std::string(row.name) + ")");
     if (on_command_line_.contains(row.name)) return;
     if (is_null(node)) return problems_.add(key, where + ": has no value");

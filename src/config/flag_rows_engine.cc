@@ -63,19 +63,19 @@ constexpr FlagRow kRows[] = {
     {.name = "relaxed", .kind = K::kTextList, .allowed = "kv-scales|self-check|unused-tensors", .help = "Named refusals that become repeated warnings: kv-scales, self-check, unused-tensors", .group = G::kModel},
 
     // Numerics
-    {.name = "dtype", .kind = K::kChoice, .fallback = "auto", .allowed = "auto|half|float16|bfloat16|float|float32", .help = "Weights and activations; auto: as the checkpoint says", .group = G::kNumerics},
+    {.name = "dtype", .kind = K::kChoice, .fallback = "auto", .allowed = "auto|half|float16|bfloat16|float|float32", .help = "Weights and activations; auto: as the checkpoint says (bench attention: bfloat16)", .group = G::kNumerics, .benches = "attention"},
     {.name = "quantization", .aliases = "-q", .fallback = "none", .help = "Weight quantisation", .group = G::kNumerics, .fate = Fate::kNotBuilt, .fate_text = "quantised weights"},
     {.name = "kv-cache-dtype", .kind = K::kChoice, .fallback = "auto",
      .allowed = "auto|float16|bfloat16|float32|fp8|fp8_e4m3|fp8_e5m2|fp8_inc|fp8_ds_mla|int8_per_token_head|fp8_per_token_head|int4_per_token_head|int2_per_token_head|nvfp4|turboquant_k8v4|turboquant_4bit_nc|turboquant_k3v4_nc|turboquant_3bit_nc",
      .unbuilt = "fp8_inc|fp8_ds_mla|int8_per_token_head|fp8_per_token_head|int4_per_token_head|int2_per_token_head|nvfp4|turboquant_k8v4|turboquant_4bit_nc|turboquant_k3v4_nc|turboquant_3bit_nc",
-     .help = "KV cache; auto: as the checkpoint declares, else the model's type; fp8: e4m3 in the device's encoding", .group = G::kNumerics, .fate_text = "this KV cache format"},
+     .help = "KV cache; auto: as the checkpoint declares, else the model's type; fp8: e4m3 in the device's encoding", .group = G::kNumerics, .fate_text = "this KV cache format", .benches = "attention"},
     {.name = "kv-cache-dtype-skip-layers", .kind = K::kTextList, .help = "Layers whose KV cache stays in 16 bit", .group = G::kNumerics, .fate = Fate::kNotBuilt, .fate_text = "a quantised KV cache"},
     {.name = "calculate-kv-scales", .kind = K::kBool, .fallback = "false", .help = "KV scales from a calibration text", .group = G::kNumerics, .fate = Fate::kNotBuilt, .fate_text = "a quantised KV cache"},
     {.name = "seed", .kind = K::kInt, .fallback = "0", .allowed = "0..9223372036854775807", .help = "Seed of dummy weights and of requests without their own (run: seed of the request)", .group = G::kNumerics},
 
     // Memory
     {.name = "max-model-len", .kind = K::kInt, .fallback = "from the model", .allowed = "2..1073741824", .words = "auto|-1", .help = "Longest prompt plus output in tokens; auto or -1: what fits the KV pool", .group = G::kMemory},
-    {.name = "block-size", .kind = K::kInt, .fallback = "16", .allowed = "16..1024", .help = "Tokens per KV block, a multiple of 16", .group = G::kMemory},
+    {.name = "block-size", .kind = K::kInt, .fallback = "16", .allowed = "16..1024", .help = "Tokens per KV block, a multiple of 16", .group = G::kMemory, .benches = "attention"},
     {.name = "kv-cache-memory-bytes", .kind = K::kInt, .fallback = "free memory / 4, at most 4 GiB", .allowed = "1..", .help = "Size of the KV pool, e.g. 2G", .group = G::kMemory},
     {.name = "num-gpu-blocks-override", .kind = K::kInt, .allowed = "1..2147483647", .help = "Number of KV blocks, whatever the memory rule says", .group = G::kMemory},
     {.name = "gpu-memory-utilization", .kind = K::kFloat, .fallback = "0.92", .allowed = "0..1", .help = "Share of device memory to use", .group = G::kMemory, .fate = Fate::kNoEffect, .fate_text = "a CPU has no device memory to share; use --kv-cache-memory-bytes"},

@@ -15,7 +15,7 @@ constexpr std::string_view kLora = "LoRA adapters";
 // One row, one line.
 // clang-format off
 constexpr FlagRow kRows[] = {
-    {.name = "num-threads", .kind = K::kInt, .fallback = "all cores", .allowed = "1..1024", .help = "Compute threads; QUIRE_NUM_THREADS is the same", .group = G::kParallel},
+    {.name = "num-threads", .aliases = "--threads", .kind = K::kInt, .fallback = "all cores", .allowed = "1..1024", .help = "Compute threads; QUIRE_NUM_THREADS is the same", .group = G::kParallel, .benches = "attention"},
     {.name = "tensor-parallel-size", .aliases = "-tp", .kind = K::kInt, .fallback = "1", .allowed = "1..4096", .help = "Ranks that share each layer", .group = G::kParallel, .fate = Fate::kNotBuilt, .fate_text = kRanks},
     {.name = "pipeline-parallel-size", .aliases = "-pp", .kind = K::kInt, .fallback = "1", .allowed = "1..4096", .help = "Ranks that share the layers in turn", .group = G::kParallel, .fate = Fate::kNotBuilt, .fate_text = kRanks},
     {.name = "data-parallel-size", .aliases = "-dp", .kind = K::kInt, .fallback = "1", .allowed = "1..4096", .help = "Replicas", .group = G::kParallel, .fate = Fate::kNotBuilt, .fate_text = kReplicas},

@@ -106,8 +106,8 @@ constexpr FlagRow kRows[] = {
     // Program
     {.name = "config", .help = "YAML file of flags (key: value); the command line wins", .group = G::kProgram},
     {.name = "print-config", .kind = K::kBool, .fallback = "false", .help = "Print what would run and stop", .group = G::kProgram},
-    {.name = "json", .kind = K::kBool, .fallback = "false", .help = "One JSON document on standard output", .group = G::kProgram},
-    {.name = "help", .aliases = "-h", .kind = K::kBool, .fallback = "false", .help = "This text", .group = G::kProgram},
+    {.name = "json", .kind = K::kBool, .fallback = "false", .help = "One JSON document on standard output", .group = G::kProgram, .benches = "attention"},
+    {.name = "help", .aliases = "-h", .kind = K::kBool, .fallback = "false", .help = "This text", .group = G::kProgram, .benches = "attention"},
 };
 // clang-format on
 

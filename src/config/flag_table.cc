@@ -14,12 +14,10 @@ struct Index {
   std::map<std::string_view, const FlagRow*> by_name;  // "port"
   std::map<std::string_view, FlagMatch> by_spelling;   // "--port", "--no-x", "-tp"
   std::deque<std::string> owned;                       // spellings made here
-  std::vector<std::string_view> spellings;
 
   void add_spelling(std::string_view spelling, FlagMatch match) {
     const bool fresh = by_spelling.emplace(spelling, match).second;
     QUIRE_CHECK(fresh) << "flag spelled twice: " << std::string(spelling);
-    spellings.push_back(spelling);
   }
   void add(const FlagRow& row) {
     rows.push_back(&row);
@@ -36,6 +34,7 @@ struct Index {
     for (const FlagRow& row : engine_flag_rows()) add(row);
     for (const FlagRow& row : parallel_flag_rows()) add(row);
     for (const FlagRow& row : server_flag_rows()) add(row);
+    for (const FlagRow& row : bench_flag_rows()) add(row);
     std::stable_sort(rows.begin(), rows.end(), [](const FlagRow* a, const FlagRow* b) { return a->group < b->group; });
   }
 };
@@ -61,8 +60,18 @@ std::string_view flag_group_title(FlagGroup group) {
                                                                "Extensions",
                                                                "One prompt (quire run)",
                                                                "Hypothetical models (quire explain)",
+                                                               "Measuring (quire bench)",
                                                                "Program"};
   return kTitles[static_cast<int>(group)];
+}
+
+bool takes(Audience command, const FlagRow& row) {
+  if (const std::string_view bench = bench_of(command); !bench.empty()) {
+    const auto benches = split_words(row.benches);
+    return std::find(benches.begin(), benches.end(), bench) != benches.end();
+  }
+  const bool asks_for_serve = command == Audience::kExplain || command == Audience::kPlan || command == Audience::kDoctor;
+  return row.audience == Audience::kServeAndRun || row.audience == command || (asks_for_serve && row.audience == Audience::kServe);
 }
 
 std::span<const FlagRow* const> flag_table() { return index().rows; }
@@ -80,7 +89,12 @@ FlagMatch match_flag(std::string_view spelling) {
   return found == index().by_spelling.end() ? FlagMatch{} : found->second;
 }
 
-const std::vector<std::string_view>& flag_spellings() { return index().spellings; }
+std::vector<std::string_view> flag_spellings(Audience command) {
+  std::vector<std::string_view> out;
+  for (const auto& [spelling, match] : index().by_spelling)
+    if (takes(command, *match.row)) out.push_back(spelling);
+  return out;
+}
 
 std::vector<std::string_view> split_words(std::string_view text, char separator) {
   std::vector<std::string_view> words;

@@ -1,4 +1,4 @@
-// The one declaration of every flag of `quire serve`, `quire run` and `quire explain`: spelling, values, default, help and fate. Parsing, help,
+// The one declaration of every flag of every subcommand: spelling, values, default, help and fate. Parsing, help,
 // docs/FLAGS.md, --config files and the start-up warnings all read this table; a flag that is not here does not exist.
 // Knows no model and no machine.
 #pragma once
@@ -44,16 +44,16 @@ enum class FlagGroup : std::uint8_t {
   kExtensions,
   kRun,
   kExplain,
+  kBench,
   kProgram
 };
-inline constexpr int kNumFlagGroups = 14;
+inline constexpr int kNumFlagGroups = 15;
 [[nodiscard]] std::string_view flag_group_title(FlagGroup group);
 
-enum class Audience : std::uint8_t { kServeAndRun, kServe, kRun, kExplain, kPlan, kDoctor };  // which subcommand takes the flag
-// `explain`, `plan` and `doctor` take every flag of `serve`, so that a server's command line can be asked about as it stands.
-[[nodiscard]] constexpr bool takes(Audience command, Audience row) {
-  return row == Audience::kServeAndRun || row == command || ((command == Audience::kExplain || command == Audience::kPlan || command == Audience::kDoctor) && row == Audience::kServe);
-}
+// Which subcommand takes the flag. kBench: only the benches that the row names.
+enum class Audience : std::uint8_t { kServeAndRun, kServe, kRun, kExplain, kPlan, kDoctor, kBench, kBenchAttention };
+// "attention" for `quire bench attention`; "": no bench.
+[[nodiscard]] constexpr std::string_view bench_of(Audience command) { return command == Audience::kBenchAttention ? "attention" : ""; }
 
 struct FlagRow {
   std::string_view name;          // canonical, without dashes: "max-model-len"
@@ -70,9 +70,14 @@ struct FlagRow {
   Fate fate = Fate::kHonoured;
   std::string_view fate_text = {};
   Audience audience = Audience::kServeAndRun;
+  std::string_view benches = {};  // benches that take the flag, whatever its audience: "attention|gemm"
   bool accumulates = false;  // each use adds values; otherwise the last use stands
   bool secret = false;       // value never printed
 };
+
+// `explain`, `plan` and `doctor` take every flag of `serve`, so that a server's command line can be asked about as it stands; a bench takes
+// what names it.
+[[nodiscard]] bool takes(Audience command, const FlagRow& row);
 
 // Every row, in the order of help and documents.
 [[nodiscard]] std::span<const FlagRow* const> flag_table();
@@ -85,8 +90,8 @@ struct FlagMatch {
   bool negated = false;
 };
 [[nodiscard]] FlagMatch match_flag(std::string_view spelling);
-// Every accepted spelling with its dashes, for nearest-name messages.
-[[nodiscard]] const std::vector<std::string_view>& flag_spellings();
+// Every spelling that the command accepts, with its dashes, for nearest-name messages.
+[[nodiscard]] std::vector<std::string_view> flag_spellings(Audience command);
 // "a|b|c" -> {"a","b","c"}; empty text gives an empty list.
 [[nodiscard]] std::vector<std::string_view> split_words(std::string_view text, char separator = '|');
 
@@ -94,5 +99,6 @@ struct FlagMatch {
 [[nodiscard]] std::span<const FlagRow> engine_flag_rows();
 [[nodiscard]] std::span<const FlagRow> parallel_flag_rows();
 [[nodiscard]] std::span<const FlagRow> server_flag_rows();
+[[nodiscard]] std::span<const FlagRow> bench_flag_rows();
 
 }  // namespace quire::config

@@ -87,7 +87,7 @@ std::string description(const FlagRow& row) {
 
 bool belongs(const FlagRow& row, Audience command) {
   if (command == Audience::kExplain) return row.audience == Audience::kExplain || row.name == "json" || row.name == "help";
-  return takes(command, row.audience);
+  return takes(command, row);
 }
 
 // The names of the flags with one fate, as a paragraph.
@@ -128,7 +128,8 @@ std::string fate_cell(const FlagRow& row) {
   return later + ": not built yet";
 }
 
-std::string audience_text(Audience audience) {
+// Who takes the flag, as a word of docs/FLAGS.md.
+std::string audience_word(Audience audience) {
   switch (audience) {
     case Audience::kServe: return "serve";
     case Audience::kRun: return "run";
@@ -136,8 +137,16 @@ std::string audience_text(Audience audience) {
     case Audience::kPlan: return "plan";
     case Audience::kDoctor: return "doctor";
     case Audience::kServeAndRun: return "both";
+    case Audience::kBench:
+    case Audience::kBenchAttention: break;
   }
   return "";
+}
+
+std::string audience_text(const FlagRow& row) {
+  std::string out = audience_word(row.audience);
+  for (std::string_view bench : split_words(row.benches)) out += (out.empty() ? "" : ", ") + ("bench " + std::string(bench));
+  return out;
 }
 
 Status write_file(const std::string& path, const std::string& text) {
@@ -158,6 +167,7 @@ std::string program_help() {
          "  quire explain MODEL [flags]             which attention backend serves MODEL on a device, and why\n"
          "  quire plan MODEL [flags]                the memory that serve would take, item by item\n"
          "  quire doctor MODEL [flags]              check the kernels serve would run against a reference\n"
+         "  quire bench attention [flags]           time the attention kernels of this machine\n"
          "  quire --version [--json]                version\n"
          "  quire serve --help, quire run --help    every flag\n"
          "\n"
@@ -209,7 +219,26 @@ std::string doctor_help() {
          "\nEvery flag of `quire serve` is taken; quire serve --help lists them.\n";
 }
 
+std::string bench_attention_help() {
+  std::string out =
+      "quire bench attention [--shapes NAME... | --filter TEXT] [--backend NAME] [--plot FILE.svg] [flags]\n"
+      "\nTimes one layer of paged causal attention (32 query heads, 8 KV heads) on this machine's kernels,\n"
+      "each shape after a check of sampled rows against the reference. Decode is compared with the rate at\n"
+      "which the same threads read memory, prefill with the rate at which they multiply and add; both are\n"
+      "measured first. What does not fit in memory or in --time-limit is skipped, with the reason.\n"
+      "\nA shape is PHASE-dD-NxL: decode or prefill, head size, sequences, tokens of each (k: 1024). Without\n"
+      "--shapes and --filter: the table of docs/PERFORMANCE.md.\n\n";
+  for (const FlagRow* row : flag_table()) {
+    if (!takes(Audience::kBenchAttention, *row)) continue;
+    const std::string left = "  " + spellings(*row);
+    out += left;
+    wrap(out, left.size(), description(*row));
+  }
+  return out;
+}
+
 std::string command_help(Audience command) {
+  if (command == Audience::kBenchAttention) return bench_attention_help();
   if (command == Audience::kExplain) return explain_help();
   if (command == Audience::kPlan) return plan_help();
   if (command == Audience::kDoctor) return doctor_help();
@@ -235,7 +264,7 @@ std::string command_help(Audience command) {
 
 std::string flags_markdown() {
   std::string out =
-      "# Flags of `quire serve`, `quire run`, `quire explain`, `quire plan` and `quire doctor`\n\n"
+      "# Flags of `quire serve`, `quire run`, `quire explain`, `quire plan`, `quire doctor` and `quire bench`\n\n"
       "Made by `quire flags-doc` from the flag table (`src/config/flag_rows_*.cc`); a test fails when this page is stale.\n\n"
       "Spelling: underscores equal dashes; every switch has `--x` and `--no-x`; integers may end in `k`, `m`, `g` (powers of 1000; `25.6k` = 25600)\n"
       "or `K`, `M`, `G` (powers of 1024); JSON flags take one string or dotted keys (`--compilation-config.cudagraph_mode NONE`; a key that ends in "
@@ -251,7 +280,7 @@ std::string flags_markdown() {
            "\n\n| flag | of | values | default | meaning | remarks |\n|---|---|---|---|---|---|\n";
     for (const FlagRow* row : flag_table()) {
       if (static_cast<int>(row->group) != group) continue;
-      out += "| `" + spellings(*row) + "` | " + audience_text(row->audience) + " | " + escaped(values_cell(*row)) + " | " + escaped(row->fallback) +
+      out += "| `" + spellings(*row) + "` | " + audience_text(*row) + " | " + escaped(values_cell(*row)) + " | " + escaped(row->fallback) +
              " | " + escaped(row->help) + " | " + escaped(fate_cell(*row)) + " |\n";
     }
   }

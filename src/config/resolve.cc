@@ -12,13 +12,6 @@ namespace {
 
 using Severity = Adjustment::Severity;
 
-// `asked` is an allowed value of --kv-cache-dtype.
-DType kv_cache_dtype(const std::string& asked, const EngineSettings& engine) {
-  if (asked == "fp8" || asked == "fp8_e4m3") return engine.fp8_fnuz ? DType::kFp8E4m3Fnuz : DType::kFp8E4m3;
-  if (asked == "fp8_e5m2") return DType::kFp8E5m2;
-  return parse_dtype(asked).value_or(engine.dtype);
-}
-
 void resolve_dtypes(Resolution& r) {
   const Options& options = r.in.options;
   const DType checkpoint = r.in.model.dtype;
@@ -30,7 +23,7 @@ void resolve_dtypes(Resolution& r) {
     r.note(Severity::kInfo, "--dtype", "auto: a float32 checkpoint stays float32 on a CPU (a GPU would take 16 bit)");
   }
   engine.fp8_fnuz = r.in.environment.fp8_fnuz;
-  engine.kv_dtype = kv_cache_dtype(options.text("kv-cache-dtype"), engine);
+  engine.kv_dtype = kv_cache_dtype(options.text("kv-cache-dtype"), engine.dtype, engine.fp8_fnuz ? DType::kFp8E4m3Fnuz : DType::kFp8E4m3);
 }
 
 void resolve_engine(Resolution& r) {
@@ -63,6 +56,12 @@ void resolve_engine(Resolution& r) {
 }
 
 }  // namespace
+
+DType kv_cache_dtype(const std::string& asked, DType model, DType e4m3) {
+  if (asked == "fp8" || asked == "fp8_e4m3") return e4m3;
+  if (asked == "fp8_e5m2") return DType::kFp8E5m2;
+  return parse_dtype(asked).value_or(model);
+}
 
 Result<ModelFolders> locate_model(const Options& options) {
   Problems problems;

@@ -41,6 +41,9 @@ struct ResolveInputs {
 // An error's message lists every problem, each naming its flag.
 [[nodiscard]] Result<ResolvedConfig> resolve(const ResolveInputs& inputs);
 
+// What elements a cache has. `asked`: an allowed value of --kv-cache-dtype; auto means `model`, fp8 means `e4m3`: this device's encoding of it.
+[[nodiscard]] DType kv_cache_dtype(const std::string& asked, DType model, DType e4m3);
+
 // Bytes of K and V of one block over all layers; nullopt: more than 2^63.
 [[nodiscard]] std::optional<std::int64_t> kv_block_bytes(const model::ModelSpec& model, DType kv_dtype, std::int32_t block_size);
 

@@ -165,6 +165,14 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{"serve M --tool-call-parser hermes", "tool calls: not built yet"}, BadLine{"serve M --device cuda", "this device: not built yet"},
         BadLine{"serve M --logprobs-mode raw_logits", "not built yet"}));
 
+// A mistyped flag is answered by one that this command takes.
+TEST(BadNames, SuggestionsAreOfTheCommand) {
+  EXPECT_THAT(error_of("serve M --prot 1"), HasSubstr("'--prot': unknown flag (did you mean '--port'?)"));
+  EXPECT_THAT(error_of("run M --prot 1 --prompt x"), ::testing::Not(HasSubstr("'--port'")));
+  EXPECT_THAT(error_of("bench attention --plto x"), HasSubstr("did you mean '--plot'"));
+  EXPECT_THAT(error_of("serve M --plto x"), ::testing::Not(HasSubstr("'--plot'")));
+}
+
 TEST(Fates, NeutralValuesOfUnbuiltFlagsAreFine) {
   const Options options = options_of(
       "M -tp 1 -pp 1 -dp 1 --enable-lora=false --no-enable-expert-parallel --quantization none --cpu-offload-gb 0.0 --speculative-config {} "

@@ -92,7 +92,7 @@ TEST(Table, HoldsEveryFlagOfVllm) {
 // Parsing one value of each row: an honoured flag passes, one without effect warns, an unbuilt one is refused.
 TEST(Table, FatesHold) {
   for (const FlagRow* row : flag_table()) {
-    if (!takes(Audience::kServe, row->audience) || row->name == "model" || row->name == "config" || row->name == "help") continue;
+    if (!takes(Audience::kServe, *row) || row->name == "model" || row->name == "config" || row->name == "help") continue;
     std::string value = "probe";
     if (row->kind == ValueKind::kBool) value = row->fallback == "true" ? "false" : "true";
     if (row->kind == ValueKind::kChoice || (row->kind != ValueKind::kInt && !row->allowed.empty()))
@@ -116,7 +116,7 @@ TEST(Table, FatesHold) {
 }
 
 TEST(Help, FitsAHundredColumns) {
-  for (const std::string& text : {program_help(), command_help(Audience::kServe), command_help(Audience::kRun), command_help(Audience::kExplain)}) {
+  for (const std::string& text : {program_help(), command_help(Audience::kServe), command_help(Audience::kRun), command_help(Audience::kExplain), command_help(Audience::kBenchAttention)}) {
     for (std::string_view line : split_words(text, '\n')) EXPECT_LE(line.size(), 100u) << line;
   }
 }
