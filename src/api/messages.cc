@@ -155,6 +155,7 @@ Result<ChatPrompt> read_messages(const json::object& request, const Model& model
   auto kwargs = template_kwargs(request);
   if (!kwargs.ok()) return kwargs.error();
   input.messages_json = json::serialize(messages->list);
+  QUIRE_RETURN_IF_ERROR(check_text_bytes(input.messages_json.size(), "messages"));
   input.tools_json = list_json(request, "tools");
   input.documents_json = list_json(request, "documents");
   input.kwargs_json = std::move(kwargs).value();

@@ -26,11 +26,15 @@ Status check_list(const json::array& list, const SequenceLimit& limit) {
       return invalid(Place{"prompt", i}.text() + ": " + shown(item) + " in a list whose first entry is " + shown(list.front()), "prompt");
     if (item.is_string()) text_bytes += item.get_string().size();
   }
-  if (text_bytes <= kMaxTextBytes) return {};
-  return invalid("prompt: the texts of one request have " + std::to_string(text_bytes) + " bytes together; the limit is " + std::to_string(kMaxTextBytes) + "; send several requests", "prompt");
+  return check_text_bytes(text_bytes, "prompt");
 }
 
 }  // namespace
+
+Status check_text_bytes(std::size_t text_bytes, const std::string& field) {
+  if (text_bytes <= kMaxTextBytes) return {};
+  return invalid(field + ": the texts of one request have " + std::to_string(text_bytes) + " bytes together; the limit is " + std::to_string(kMaxTextBytes) + "; send several requests", field);
+}
 
 Result<std::vector<TokenId>> encode_bounded(const std::string& text, text::AddSpecialTokens add, const Model& model) {
   // A normaliser may shorten text a little (accents, runs of spaces); 4 covers every one in use.

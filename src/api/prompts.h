@@ -67,6 +67,9 @@ struct ChatPrompt {
 // Applies truncate_prompt_tokens: keeps the last tokens.
 [[nodiscard]] Status truncate_prompt(const boost::json::object& request, const Model& model, std::vector<TokenId>& tokens);
 
+// All texts of one request are read by one thread after another and stay in memory meanwhile, so their size is bounded together.
+[[nodiscard]] Status check_text_bytes(std::size_t text_bytes, const std::string& field);
+
 // Encodes text, refusing what cannot fit the context whatever its tokens are, before the tokenizer sees it.
 [[nodiscard]] Result<std::vector<TokenId>> encode_bounded(const std::string& text, text::AddSpecialTokens add, const Model& model);
 

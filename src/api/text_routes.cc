@@ -31,7 +31,8 @@ Status check_request(const json::object& request, Endpoint endpoint, const Model
 Result<std::vector<TokenId>> tokens_of(const json::object& request, const Model& model, const config::ApiSettings& settings) {
   const json::value* prompt = find_field(request, "prompt");
   if (prompt != nullptr) {
-    // The context length does not bound this route (vLLM's rule); the body's limit does.
+    // The context length does not bound this route (vLLM's rule); the limit of a request's texts does.
+    QUIRE_RETURN_IF_ERROR(check_text_bytes(prompt->get_string().size(), "prompt"));
     return model.tokenizer->encode(std::string_view(prompt->get_string()), read_add_special_tokens(request, text::AddSpecialTokens::kYes));
   }
   auto chat = read_messages(request, model, settings);

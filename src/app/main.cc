@@ -5,6 +5,7 @@
 #include "commands/bench_attention.h"
 #include "commands/console.h"
 #include "commands/doctor.h"
+#include "commands/eval.h"
 #include "commands/explain.h"
 #include "commands/plan.h"
 #include "commands/run.h"
@@ -21,6 +22,7 @@ struct Dispatch {
   int operator()(const quire::config::ExplainCommand& c) const { return quire::commands::explain(c); }
   int operator()(const quire::config::PlanCommand& c) const { return quire::commands::plan(c); }
   int operator()(const quire::config::DoctorCommand& c) const { return quire::commands::doctor(c); }
+  int operator()(const quire::config::EvalCommand& c) const { return quire::commands::eval(c); }
   int operator()(const quire::config::BenchAttentionCommand& c) const { return quire::commands::bench_attention(c); }
   int operator()(const quire::config::VersionCommand& c) const {
     const std::string version = quire::commands::kVersion;

@@ -21,7 +21,7 @@ Status init_logging(const std::string& level) {
     spdlog::set_default_logger(std::move(logger));
     return {};
   }
-  return invalid("unknown log level '" + level + "'" + did_you_mean(level, kLevels), "--log-level");
+  return invalid("QUIRE_LOG_LEVEL '" + level + "': must be trace, debug, info, warning, error, critical or off" + did_you_mean(level, kLevels), "QUIRE_LOG_LEVEL");
 }
 
 std::string loggable(std::string_view text, std::size_t max_bytes) {

@@ -128,6 +128,9 @@ class Loading {
     health_.set_progress("measuring the FP8 KV cache");
     const auto text = prepared_.tokenizer->encode(builtin_text(), text::AddSpecialTokens::kYes);
     if (!text.ok()) return text.error();
+    const auto alien = std::find_if(text->begin(), text->end(), [&](TokenId id) { return id < 0 || id >= config_.model.vocab_size; });
+    if (text->empty() || alien != text->end())
+      return Error{ErrorCode::kCorrupt, "--tokenizer: it makes " + (text->empty() ? std::string("no token") : "token id " + std::to_string(*alien)) + " of an ordinary text; the model has " + std::to_string(config_.model.vocab_size) + " tokens", "--tokenizer"};
     out_.kv_gate = selfcheck::run_kv_gate({setup.runner, *out_.memory->weights, *out_.memory->kv, *out_.runner}, text.value());
     QUIRE_LOG_INFO("KV gate: {}, {}: {}", out_.kv_gate.summary(), seconds_text(out_.kv_gate.seconds), out_.kv_gate.passed() ? "passed" : "FAILED, " + out_.kv_gate.failure());
     timeline_.lap("KV gate");

@@ -76,7 +76,8 @@ engine::GenerateRequest greedy(std::vector<TokenId> prompt, std::int32_t max_tok
 Result<Perplexity> perplexity(engine::Engine& engine, std::span<const TokenId> text, const PerplexityOptions& options, const EvalProgress& progress) {
   Perplexity out;
   out.window = static_cast<std::int32_t>(std::min<std::int64_t>(options.window, std::ssize(text)));
-  if (out.window < 4) return invalid("the text has " + std::to_string(text.size()) + " tokens; at least 4 are needed to score any", "--text");
+  QUIRE_CHECK_GE(options.window, 4);
+  if (out.window < 4) return invalid("the text has " + std::to_string(text.size()) + " tokens; at least 4 are needed to score any");
   std::int64_t windows = std::ssize(text) / out.window;
   if (options.max_windows > 0) windows = std::min<std::int64_t>(windows, options.max_windows);
   std::vector<engine::GenerateRequest> requests;

@@ -87,7 +87,7 @@ Status judge_cache(const selfcheck::KvGate& gate, const config::EngineSettings& 
   if (failure.empty()) return {};
   if (!engine.relaxed_kv_scales)
     return Error{ErrorCode::kUnsupported,
-                 "the FP8 KV cache loses too much of this model: " + failure + ". Its scales do not fit: `quire explain MODEL --scales` shows them, `quire eval` measures them, a 16-bit --kv-cache-dtype needs none; --relaxed kv-scales serves with wrong answers",
+                 "the FP8 KV cache loses too much of this model: " + failure + ". Its scales do not fit: `quire doctor` with the same flags shows every layer, `quire eval` what it costs, and a 16-bit --kv-cache-dtype needs none; --relaxed kv-scales serves with wrong answers",
                  "--kv-cache-dtype"};
   QUIRE_LOG_WARN("--relaxed kv-scales: answers may be wrong: {}", failure);
   return {};
@@ -158,6 +158,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const Prepared& prepared,
   health.set_progress("starting the engine");
   auto loaded = std::unique_ptr<LoadedModel>(new LoadedModel());
   loaded->memory_ = checked->memory;
+  loaded->kv_gate_ = std::move(checked->kv_gate);
   loaded->make_engine(prepared, std::move(checked->runner), metrics);
   timeline.lap("engine");
   return loaded;

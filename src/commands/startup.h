@@ -90,6 +90,7 @@ class LoadedModel {
   [[nodiscard]] static Result<std::unique_ptr<LoadedModel>> load(const Prepared& prepared, std::shared_ptr<engine::Metrics> metrics, engine::HealthMonitor& health,
                                                                  StartupTimeline& timeline, const StartupSwitches& switches = {});
   [[nodiscard]] const std::shared_ptr<engine::Engine>& engine() const { return engine_; }
+  [[nodiscard]] const selfcheck::KvGate& kv_gate() const { return kv_gate_; }
 
  private:
   LoadedModel() = default;
@@ -97,6 +98,7 @@ class LoadedModel {
 
   std::shared_ptr<ModelMemory> memory_;  // shared with the engine's executor
   std::shared_ptr<engine::Engine> engine_;
+  selfcheck::KvGate kv_gate_;
 };
 
 // What the API needs of the model. Without an engine it is enough for reading requests.

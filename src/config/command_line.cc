@@ -23,6 +23,7 @@ const char* owner_of(const FlagRow& row) {
   switch (row.audience) {
     case Audience::kRun: return "run";
     case Audience::kExplain: return "explain";
+    case Audience::kEval: return "eval";
     case Audience::kBench: return "bench";
     default: return "serve";
   }
@@ -196,6 +197,7 @@ const char* usage(Audience command) {
     case Audience::kExplain: return "explain MODEL [flags]";
     case Audience::kPlan: return "plan MODEL [flags]";
     case Audience::kDoctor: return "doctor MODEL [flags]";
+    case Audience::kEval: return "eval MODEL --text FILE [flags]";
     case Audience::kServe:
     case Audience::kBench:
     case Audience::kBenchAttention:
@@ -223,7 +225,13 @@ Result<Command> parse_engine_command(std::span<const std::string> arguments, Aud
     problems.add("MODEL", std::string("MODEL is missing: quire ") + usage(command));
   }
   if (run && !options.given("prompt") && !scanner.saw_unknown()) problems.add("--prompt", "--prompt is missing: quire run MODEL --prompt TEXT");
+  if (command == Audience::kEval && options.text("text").empty() && !scanner.saw_unknown()) problems.add("--text", "--text is missing: quire eval MODEL --text FILE");
   if (!problems.empty()) return problems.to_error();
+  if (command == Audience::kEval) {
+    const std::string text = options.text("text");
+    const auto windows = static_cast<std::int32_t>(options.integer("max-windows").value_or(0));
+    return Command{EvalCommand{std::move(options), text, windows}};
+  }
   if (command == Audience::kExplain) return Command{ExplainCommand{std::move(options), scanner.device()}};
   if (command == Audience::kPlan) return Command{PlanCommand{std::move(options)}};
   if (command == Audience::kDoctor) return Command{DoctorCommand{std::move(options)}};
@@ -258,12 +266,12 @@ Result<Command> parse_bench(std::span<const std::string> arguments) {
 }
 
 Result<Command> no_such_command(const std::string& word) {
-  static constexpr std::string_view kLater[] = {"chat", "quantize", "eval"};
-  static constexpr std::string_view kNow[] = {"serve", "run", "explain", "plan", "doctor", "bench", "--version", "--help"};
+  static constexpr std::string_view kLater[] = {"chat", "quantize"};
+  static constexpr std::string_view kNow[] = {"serve", "run", "explain", "plan", "doctor", "eval", "bench", "--version", "--help"};
   if (std::find(std::begin(kLater), std::end(kLater), word) != std::end(kLater)) {
-    return Error{ErrorCode::kUnsupported, "quire " + word + ": not built yet; there are serve, run, explain, plan, doctor, bench and --version", word};
+    return Error{ErrorCode::kUnsupported, "quire " + word + ": not built yet; there are serve, run, explain, plan, doctor, eval, bench and --version", word};
   }
-  return invalid(quote_value(word) + ": unknown command; there are serve, run, explain, plan, doctor, bench, --version and --help" + did_you_mean(word, kNow), word);
+  return invalid(quote_value(word) + ": unknown command; there are serve, run, explain, plan, doctor, eval, bench, --version and --help" + did_you_mean(word, kNow), word);
 }
 
 }  // namespace
@@ -278,6 +286,7 @@ Result<Command> parse_command_line(std::span<const std::string> arguments) {
   if (word == "explain") return parse_engine_command(rest, Audience::kExplain);
   if (word == "plan") return parse_engine_command(rest, Audience::kPlan);
   if (word == "doctor") return parse_engine_command(rest, Audience::kDoctor);
+  if (word == "eval") return parse_engine_command(rest, Audience::kEval);
   if (word == "bench") return parse_bench(rest);
   if (word == "--help" || word == "-h" || word == "help") return Command{HelpCommand{program_help()}};
   if (word == "--version" || word == "-V" || word == "version") {

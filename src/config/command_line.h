@@ -60,12 +60,18 @@ struct BenchAttentionCommand {
   Options options;
 };
 
+struct EvalCommand {
+  Options options;
+  std::string text;               // path
+  std::int32_t max_windows = 0;   // 0: all
+};
+
 // Hidden: writes the generated documents (help.h, write_docs) into `folder`.
 struct FlagsDocCommand {
   std::string folder = "docs";
 };
 
-using Command = std::variant<ServeCommand, RunCommand, ExplainCommand, PlanCommand, DoctorCommand, BenchAttentionCommand, VersionCommand, HelpCommand, FlagsDocCommand>;
+using Command = std::variant<ServeCommand, RunCommand, ExplainCommand, PlanCommand, DoctorCommand, EvalCommand, BenchAttentionCommand, VersionCommand, HelpCommand, FlagsDocCommand>;
 
 // `arguments` without the program's name. An error's message lists every problem, each naming its flag.
 [[nodiscard]] Result<Command> parse_command_line(std::span<const std::string> arguments);

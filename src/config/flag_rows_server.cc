@@ -103,6 +103,10 @@ constexpr FlagRow kRows[] = {
     {.name = "top-p", .kind = K::kFloat, .fallback = "from the model", .sampling = &sampling_range::kTopP, .help = "Probability mass to sample from", .group = G::kRun, .audience = Audience::kRun},
     {.name = "top-k", .kind = K::kInt, .fallback = "from the model", .sampling = &sampling_range::kTopK, .help = "Tokens to sample from", .group = G::kRun, .audience = Audience::kRun},
 
+    // Measuring a text
+    {.name = "text", .help = "File of plain UTF-8 text to measure", .group = G::kEval, .audience = Audience::kEval},
+    {.name = "max-windows", .kind = K::kInt, .fallback = "0", .allowed = "0..1000000000", .help = "Windows of the text to score at most; 0: all", .group = G::kEval, .audience = Audience::kEval},
+
     // Program
     {.name = "config", .help = "YAML file of flags (key: value); the command line wins", .group = G::kProgram},
     {.name = "print-config", .kind = K::kBool, .fallback = "false", .help = "Print what would run and stop", .group = G::kProgram},

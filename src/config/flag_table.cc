@@ -60,6 +60,7 @@ std::string_view flag_group_title(FlagGroup group) {
                                                                "Extensions",
                                                                "One prompt (quire run)",
                                                                "Hypothetical models (quire explain)",
+                                                               "Measuring a text (quire eval)",
                                                                "Measuring (quire bench)",
                                                                "Program"};
   return kTitles[static_cast<int>(group)];
@@ -70,7 +71,7 @@ bool takes(Audience command, const FlagRow& row) {
     const auto benches = split_words(row.benches);
     return std::find(benches.begin(), benches.end(), bench) != benches.end();
   }
-  const bool asks_for_serve = command == Audience::kExplain || command == Audience::kPlan || command == Audience::kDoctor;
+  const bool asks_for_serve = command == Audience::kExplain || command == Audience::kPlan || command == Audience::kDoctor || command == Audience::kEval;
   return row.audience == Audience::kServeAndRun || row.audience == command || (asks_for_serve && row.audience == Audience::kServe);
 }
 

@@ -44,14 +44,15 @@ enum class FlagGroup : std::uint8_t {
   kExtensions,
   kRun,
   kExplain,
+  kEval,
   kBench,
   kProgram
 };
-inline constexpr int kNumFlagGroups = 15;
+inline constexpr int kNumFlagGroups = 16;
 [[nodiscard]] std::string_view flag_group_title(FlagGroup group);
 
 // Which subcommand takes the flag. kBench: only the benches that the row names.
-enum class Audience : std::uint8_t { kServeAndRun, kServe, kRun, kExplain, kPlan, kDoctor, kBench, kBenchAttention };
+enum class Audience : std::uint8_t { kServeAndRun, kServe, kRun, kExplain, kPlan, kDoctor, kEval, kBench, kBenchAttention };
 // "attention" for `quire bench attention`; "": no bench.
 [[nodiscard]] constexpr std::string_view bench_of(Audience command) { return command == Audience::kBenchAttention ? "attention" : ""; }
 

@@ -136,6 +136,7 @@ std::string audience_word(Audience audience) {
     case Audience::kExplain: return "explain";
     case Audience::kPlan: return "plan";
     case Audience::kDoctor: return "doctor";
+    case Audience::kEval: return "eval";
     case Audience::kServeAndRun: return "both";
     case Audience::kBench:
     case Audience::kBenchAttention: break;
@@ -167,6 +168,7 @@ std::string program_help() {
          "  quire explain MODEL [flags]             which attention backend serves MODEL on a device, and why\n"
          "  quire plan MODEL [flags]                the memory that serve would take, item by item\n"
          "  quire doctor MODEL [flags]              check the kernels serve would run against a reference\n"
+         "  quire eval MODEL --text FILE [flags]    perplexity, and what an FP8 KV cache costs\n"
          "  quire bench attention [flags]           time the attention kernels of this machine\n"
          "  quire --version [--json]                version\n"
          "  quire serve --help, quire run --help    every flag\n"
@@ -237,7 +239,23 @@ std::string bench_attention_help() {
   return out;
 }
 
+std::string eval_help() {
+  std::string out =
+      "quire eval MODEL --text FILE [flags of serve] [--json]\n"
+      "\nPerplexity of a text in windows of 512 tokens, of which the second half is scored (llama.cpp's default).\n"
+      "With an FP8 KV cache also: the same with a 16-bit one, where greedy answers part, and what storing and\n"
+      "attention lose in each layer. Exit status 1 when that is over the limits that serve refuses at.\n\n";
+  for (const FlagRow* row : flag_table()) {
+    if (row->audience != Audience::kEval && row->name != "json") continue;
+    const std::string left = "  " + spellings(*row);
+    out += left;
+    wrap(out, left.size(), description(*row));
+  }
+  return out + "\nEvery flag of `quire serve` is taken; quire serve --help lists them.\n";
+}
+
 std::string command_help(Audience command) {
+  if (command == Audience::kEval) return eval_help();
   if (command == Audience::kBenchAttention) return bench_attention_help();
   if (command == Audience::kExplain) return explain_help();
   if (command == Audience::kPlan) return plan_help();
@@ -264,7 +282,7 @@ std::string command_help(Audience command) {
 
 std::string flags_markdown() {
   std::string out =
-      "# Flags of `quire serve`, `quire run`, `quire explain`, `quire plan`, `quire doctor` and `quire bench`\n\n"
+      "# Flags of `quire serve`, `quire run`, `quire explain`, `quire plan`, `quire doctor`, `quire eval` and `quire bench`\n\n"
       "Made by `quire flags-doc` from the flag table (`src/config/flag_rows_*.cc`); a test fails when this page is stale.\n\n"
       "Spelling: underscores equal dashes; every switch has `--x` and `--no-x`; integers may end in `k`, `m`, `g` (powers of 1000; `25.6k` = 25600)\n"
       "or `K`, `M`, `G` (powers of 1024); JSON flags take one string or dotted keys (`--compilation-config.cudagraph_mode NONE`; a key that ends in "
@@ -273,7 +291,7 @@ std::string flags_markdown() {
       "values are errors\n"
       "(exit code 2) that name the nearest valid one. A flag without effect is answered by one warning; a flag whose feature is not built yet is "
       "refused,\n"
-      "unless its value asks for nothing. `quire plan` and `quire doctor` take the flags of `serve`; `quire explain` takes every flag of `serve` and refuses none;\n"
+      "unless its value asks for nothing. `quire plan`, `quire doctor` and `quire eval` take the flags of `serve`; `quire explain` takes every flag of `serve` and refuses none;\n"
       "its `--device` takes the names of docs/CAPABILITIES.md.\n";
   for (int group = 0; group < kNumFlagGroups; ++group) {
     out += "\n## " + std::string(flag_group_title(static_cast<FlagGroup>(group))) +

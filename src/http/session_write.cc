@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "api/response_id.h"
+#include "api/text_work.h"
 #include "http/session.h"
 #include "http/worker.h"
 
@@ -103,7 +104,13 @@ Session::Task<void> Session::collect() {
   }
   api::Reply reply;
   if (generation_->reply_is_large()) {
-    const std::function<void()> work = [this, &reply] { reply = generation_->reply(); };
+    const std::function<void()> work = [this, &reply] {
+      try {
+        reply = generation_->reply();
+      } catch (const std::exception& failure) {  // memory, for one
+        reply = api::exception_reply(failure);
+      }
+    };
     co_await on_quick_lane(work);
   } else {
     reply = generation_->reply();

@@ -50,7 +50,7 @@ struct LayerState {
 
 class Gate {
  public:
-  Gate(const Subject& s, std::span<const TokenId> text) : s_(s), spec_(s.config.spec), layout_(s.kv.layout()), scales_(static_cast<std::size_t>(2 * spec_.num_kv_heads) * static_cast<std::size_t>(spec_.num_layers)) {
+  Gate(const Subject& s, std::span<const TokenId> text) : s_(s), spec_(s.config.spec), layout_(s.kv.layout()), scales_(kv::KvStore::num_scales(layout_)) {
     const std::int64_t pool = layout_.num_blocks * layout_.block_size;
     const std::int64_t n = std::min({std::ssize(text), kMostTokens, pool, std::int64_t{s.config.limits.max_model_len} - 1});
     text_.assign(text.begin(), text.begin() + n);
@@ -100,7 +100,7 @@ class Gate {
   void step(std::int64_t begin, std::int64_t count);
   void take_layer(std::int32_t layer, std::int64_t begin, std::int64_t count);
   void store(std::int32_t layer, kv::Part part, std::int64_t begin, const Matrix& rows);
-  void compare_attention(const Matrix& q, const Matrix& attended, LayerState& l, std::int64_t begin);
+  void compare_attention(std::int32_t layer, const Matrix& q, const Matrix& attended, std::int64_t begin);
 
   const Subject& s_;
   const model::ModelSpec& spec_;
@@ -129,7 +129,7 @@ void Gate::step(std::int64_t begin, std::int64_t count) {
   const bool last = begin + count == std::ssize(text_);
   plan.rows.push_back(RowPlan{.row = state, .request = request, .num_computed = static_cast<std::int32_t>(begin), .num_new = static_cast<std::int32_t>(count), .samples = last});
   s_.runner.submit(plan, {.path = runner::StepPath::kEager, .after_attention = [&](std::int32_t layer) { take_layer(layer, begin, count); }});
-  (void)s_.runner.collect();
+  (void)s_.runner.collect().value();
 }
 
 Matrix columns(const Matrix& m, std::int64_t begin, std::int64_t count) {
@@ -148,7 +148,7 @@ void Gate::take_layer(std::int32_t layer, std::int64_t begin, std::int64_t count
   for (std::int64_t i = 0; i < count; ++i) positions[static_cast<std::size_t>(i)] = begin + i;
   store(layer, kv::Part::kKey, begin, reference::rope(columns(qkv, q_size, kv_size), positions, rotation_));
   store(layer, kv::Part::kValue, begin, columns(qkv, q_size + kv_size, kv_size));
-  compare_attention(read(activations.q, count), read(activations.attended, count), layers_[static_cast<std::size_t>(layer)], begin);
+  compare_attention(layer, read(activations.q, count), read(activations.attended, count), begin);
 }
 
 // What the FP8 cache makes of new keys or values, and what a 16-bit one would hold.
@@ -168,20 +168,23 @@ void Gate::store(std::int32_t layer, kv::Part part, std::int64_t begin, const Ma
     }
 }
 
-void Gate::compare_attention(const Matrix& q, const Matrix& attended, LayerState& l, std::int64_t begin) {
+void Gate::compare_attention(std::int32_t layer, const Matrix& q, const Matrix& attended, std::int64_t begin) {
+  LayerState& l = layers_[static_cast<std::size_t>(layer)];
+  const model::LayerMask mask = spec_.mask_of(layer);
   const std::int64_t d = spec_.head_dim, group = spec_.num_heads / spec_.num_kv_heads;
-  const double scale = 1.0 / std::sqrt(static_cast<double>(d));
+  const reference::ScoreRule rule{.scale = 1.0 / std::sqrt(static_cast<double>(d)), .soft_cap = mask.soft_cap};
   for (std::int64_t r = 0; r < q.rows; ++r) {
     const std::int64_t position = begin + r;
     if (position % kEveryRow != kEveryRow - 1 && position != std::ssize(text_) - 1) continue;
     for (std::int64_t head = 0; head < spec_.num_heads; ++head) {
-      Matrix keys(position + 1, d), values(position + 1, d);
-      for (std::int64_t t = 0; t <= position; ++t)
+      const std::int64_t first = reference::first_visible({.window = mask.window, .chunk = mask.chunk}, position);
+      Matrix keys(position + 1 - first, d), values(position + 1 - first, d);
+      for (std::int64_t t = first; t <= position; ++t)
         for (std::int64_t i = 0; i < d; ++i) {
-          keys.at(t, i) = l.keys.at(t, head / group * d + i);
-          values.at(t, i) = l.values.at(t, head / group * d + i);
+          keys.at(t - first, i) = l.keys.at(t, head / group * d + i);
+          values.at(t - first, i) = l.values.at(t, head / group * d + i);
         }
-      const auto want = reference::attend(q.row(r).subspan(static_cast<std::size_t>(head * d), static_cast<std::size_t>(d)), keys, values, scale);
+      const auto want = reference::attend(q.row(r).subspan(static_cast<std::size_t>(head * d), static_cast<std::size_t>(d)), keys, values, rule);
       for (std::int64_t i = 0; i < d; ++i) l.attention.add(attended.at(r, head * d + i), want.out[static_cast<std::size_t>(i)]);
     }
   }
@@ -235,7 +238,8 @@ std::string KvGate::summary() const {
 }
 
 KvGate run_kv_gate(const Subject& subject, std::span<const TokenId> text) {
-  if (!is_fp8(subject.kv.layout().dtype) || text.empty()) return {};
+  if (!is_fp8(subject.kv.layout().dtype)) return {};
+  QUIRE_CHECK(!text.empty()) << "nothing to measure the cache with";
   const auto started = std::chrono::steady_clock::now();
   Gate gate(subject, text);
   gate.run();

@@ -41,7 +41,7 @@ struct KvGate {
   [[nodiscard]] bool passed() const { return failure().empty(); }
   // The worst layer and number over a limit; empty when all are within.
   [[nodiscard]] std::string failure() const;
-  // "layer 3 attention error 0.021 (limit 0.125), saturated 0.0 %": the worst layer, for a line of the log.
+  // "attention error at most 0.021 (layer 3, limit 0.125), saturated at most 0 %, ...", for a line of the log.
   [[nodiscard]] std::string summary() const;
 };
 

@@ -51,6 +51,17 @@ TEST(TextRoutes, TokenizerInfoOnlyWithTheFlag) {
   EXPECT_TRUE(facts.contains("tokenizer_class"));
 }
 
+TEST(TextRoutes, TextsAreBoundedBeforeTheyAreRead) {
+  ApiBench bench;
+  const std::string text(std::size_t{5} << 20, 'a');
+  for (const auto& [path, body] : {std::pair<std::string, std::string>{"/tokenize", R"({"prompt":")" + text + R"("})"},
+                                  {"/tokenize", R"({"messages":[{"role":"user","content":")" + text + R"("}]})"},
+                                  {"/v1/chat/completions", R"({"messages":[{"role":"user","content":")" + text + R"("}]})"}}) {
+    const json::object error = bench.refused(path, body, 400);
+    EXPECT_NE(std::string(error.at("message").as_string()).find("the limit is 4194304"), std::string::npos) << path << ": " << std::string(error.at("message").as_string()).substr(0, 200);
+  }
+}
+
 TEST(TextRoutes, ModelsListsEveryName) {
   ApiBench bench;
   const json::object answer = bench.ok("/v1/models", "");

@@ -55,7 +55,8 @@ TEST(KvGate, ScalesThatFitPassInEveryFormat) {
       for (const auto& part : {l.keys, l.values}) EXPECT_TRUE(part.error > u / 16 && part.error < u) << part.error;
       EXPECT_GT(l.attention_error, 0.0);
     }
-    (kv == DType::kFp8E5m2 ? e5m2 : e4m3) = gate.layers[2].attention_error;
+    double& worst = kv == DType::kFp8E5m2 ? e5m2 : e4m3;
+    worst = std::max(worst, gate.layers[2].attention_error);
   }
   EXPECT_GT(e5m2, e4m3) << "one bit less";
 }
