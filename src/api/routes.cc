@@ -15,6 +15,7 @@ constexpr std::array kRoutes = {
     Route{"/load", kGet, kLoad},
     Route{"/metrics", kGet, kMetrics},
     Route{"/v1/models", kGet, kModels},
+    Route{"/quire/scales", kGet, kKvScales},
     Route{"/v1/completions", kPost, kCompletions},
     Route{"/v1/chat/completions", kPost, kChat},
     Route{"/tokenize", kPost, kTokenize},

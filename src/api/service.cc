@@ -108,6 +108,7 @@ Opening Service::dispatch(const Call& call) const {
     return error_reply(Error{ErrorCode::kUnavailable, "The server is not ready: " + progress, {}});
   }
   if (action == Action::kModels) return list_models(*model, settings_, created_);
+  if (action == Action::kKvScales) return json_reply(model->kv_scales_json);
   if (action == Action::kTokenizerInfo) return to_opening(tokenizer_info(*model, settings_));
   return read_request(call, model);
 }

@@ -5,10 +5,12 @@
 
 #include "base/suggest.h"
 #include "commands/console.h"
+#include "commands/kv_scales.h"
 #include "config/attention_flags.h"
 #include "config/compilation.h"
 #include "config/resolve.h"
 #include "graph/mode.h"
+#include "model/kv_scales_json.h"
 
 namespace quire::commands {
 namespace {
@@ -188,6 +190,15 @@ class Explainer {
 
 constexpr std::string_view kCommand = "explain";
 
+int explain_scales(const config::Options& options, const std::string& model_dir, const Explanation& e) {
+  const auto ledger = explained_ledger({model_dir, e.problem.kv_format, options});
+  if (!ledger.ok()) return report_error(kCommand, ledger.error());
+  if (!options.boolean("json")) return print_answer(kCommand, "model      " + e.model + "\ndevice     " + std::string(e.device->name) + "\n" + ledger_text(ledger.value()));
+  boost::json::object document{{"model", e.model}, {"device", e.device->name}};
+  for (auto& [key, value] : model::scale_ledger_json(ledger.value())) document[key] = value;
+  return print_answer(kCommand, boost::json::serialize(document) + "\n");
+}
+
 }  // namespace
 
 bool Explanation::runnable() const {
@@ -204,6 +215,7 @@ int explain(const config::ExplainCommand& command) {
   if (!facts.ok()) return report_error(kCommand, facts.error());
   const auto explanation = make_explanation({command.options, command.device, config::process_variables(), std::move(facts).value()});
   if (!explanation.ok()) return report_error(kCommand, explanation.error());
+  if (command.options.boolean("scales")) return explain_scales(command.options, folders->model_dir, explanation.value());
   return print_answer(kCommand, command.options.boolean("json") ? boost::json::serialize(explanation_json(explanation.value())) + "\n" : explanation_text(explanation.value()));
 }
 

@@ -1,5 +1,5 @@
 // quire explain: which attention backends serve a model on a device, present or not, with every reason. Reads config.json and the tables;
-// touches no weights and no device.
+// with --scales the checkpoint's scale tensors. Touches no device.
 #pragma once
 #include <boost/json/object.hpp>
 #include <string>

@@ -1,4 +1,4 @@
-// Memory, weights, pool, runner, graphs and self-check, in the order of the memory plan.
+// KV scales, memory, weights, pool, runner, graphs and self-check; memory in the order of its plan.
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "commands/builtin_text.h"
 #include "commands/cpu_set_up.h"
+#include "commands/kv_scales.h"
 #include "commands/log_lines.h"
 #include "commands/memory_plan.h"
 #include "commands/startup.h"
@@ -26,9 +27,9 @@ void publish_memory(engine::Metrics& metrics, const std::vector<MemoryItem>& ite
   }
 }
 
-Result<std::unique_ptr<model::WeightSource>> open_weights(const config::ResolvedConfig& c) {
+Result<std::unique_ptr<model::WeightSource>> open_weights(const config::ResolvedConfig& c, const model::ScaleLedger& scales) {
   if (c.engine.load_format == config::LoadFormat::kDummy) return model::dummy_weights(c.model, c.engine.seed);
-  return model::open_checkpoint_weights(c.engine.model_dir, c.model, c.engine.relaxed_unused_tensors);
+  return model::open_checkpoint_weights(c.engine.model_dir, c.model, {c.engine.relaxed_unused_tensors ? model::UnusedTensors::kRelaxed : model::UnusedTensors::kRefused, scales.tensors});
 }
 
 // Tells health and the terminal how far loading is, five times a second, until it goes out of scope (at once, not at the next tick).
@@ -66,6 +67,7 @@ class Loading {
     log_lines(plan_text(plan.value()));
     QUIRE_RETURN_IF_ERROR(check_fit(plan.value()));
     timeline_.lap("memory plan");
+    QUIRE_RETURN_IF_ERROR(read_scales());
     out_.memory = std::make_shared<ModelMemory>();
     out_.memory->device = std::make_unique<device::CpuDevice>(config_.engine.num_threads, switches.kernels.empty() ? all_cpu_kernels() : switches.kernels);
     timeline_.lap("device");
@@ -81,10 +83,18 @@ class Loading {
   }
 
  private:
+  Status read_scales() {
+    auto scales = run_ledger(config_);
+    if (!scales.ok()) return scales.error();
+    out_.scales = std::move(scales).value();
+    log_lines(ledger_text(out_.scales));
+    timeline_.lap("KV scales");
+    return {};
+  }
   Status load_weights(const RunSetup& setup) {
     model::LoadProgress progress;
     const LoadWatcher watcher(progress, health_);
-    auto source = open_weights(config_);
+    auto source = open_weights(config_, out_.scales);
     if (!source.ok()) return source.error();
     auto weights = model::Weights::load(*out_.memory->device, config_.model, setup.weights, *source.value(), progress);
     if (!weights.ok()) return weights.error();
@@ -96,7 +106,7 @@ class Loading {
     auto kv = kv::KvStore::create(*out_.memory->device, setup.layout);
     if (!kv.ok()) return kv.error();
     out_.memory->kv = std::make_unique<kv::KvStore>(std::move(kv).value());
-    out_.memory->kv->set_scales(std::vector<float>(kv::KvStore::num_scales(setup.layout), 1.0f));
+    out_.memory->kv->set_scales(out_.scales.store_scales());
     timeline_.lap("KV cache");
     return {};
   }

@@ -131,7 +131,7 @@ int serve(const config::ServeCommand& command, const StartupSwitches& switches) 
     return report_error(kCommand, *failure);
   }
   p.health->attach(p.model->engine());
-  p.service->attach(api_model(p.prepared, p.model->engine()));
+  p.service->attach(api_model(p.prepared, p.model.get()));
   QUIRE_LOG_INFO("start-up: {}", timeline.text());
   QUIRE_LOG_INFO("serving {} on {}", p.prepared.config.api.served_names.front(), p.server->address());
 

@@ -13,6 +13,7 @@
 #include "config/print.h"
 #include "config/problems.h"
 #include "graph/mode.h"
+#include "model/kv_scales_json.h"
 #include "ops/cpu_kernels.h"
 
 namespace quire::commands {
@@ -159,6 +160,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const Prepared& prepared,
   auto loaded = std::unique_ptr<LoadedModel>(new LoadedModel());
   loaded->memory_ = checked->memory;
   loaded->kv_gate_ = std::move(checked->kv_gate);
+  loaded->scales_ = std::move(checked->scales);
   loaded->make_engine(prepared, std::move(checked->runner), metrics);
   timeline.lap("engine");
   return loaded;
@@ -181,11 +183,10 @@ void LoadedModel::make_engine(const Prepared& prepared, std::unique_ptr<runner::
   engine_->start();
 }
 
-std::shared_ptr<const api::Model> api_model(const Prepared& prepared, std::shared_ptr<engine::Engine> engine) {
+std::shared_ptr<const api::Model> api_model(const Prepared& prepared, const LoadedModel* loaded) {
   const config::ResolvedConfig& c = prepared.config;
-  return std::make_shared<const api::Model>(api::Model{.tokenizer = prepared.tokenizer,
+  auto model = std::make_shared<api::Model>(api::Model{.tokenizer = prepared.tokenizer,
                                                        .chat_template = prepared.chat_template,
-                                                       .engine = std::move(engine),
                                                        .vocab_size = c.model.vocab_size,
                                                        .max_model_len = c.engine.scheduler.max_model_len,
                                                        .max_logprobs = c.engine.max_logprobs,
@@ -193,6 +194,11 @@ std::shared_ptr<const api::Model> api_model(const Prepared& prepared, std::share
                                                        .priority_scheduling = c.engine.scheduler.policy == SchedulingPolicy::kPriority,
                                                        .root = c.engine.model_arg,
                                                        .relaxed = c.engine.relaxed});
+  if (loaded != nullptr) {
+    model->engine = loaded->engine();
+    model->kv_scales_json = boost::json::serialize(model::scale_ledger_json(loaded->scales()));
+  }
+  return model;
 }
 
 }  // namespace quire::commands

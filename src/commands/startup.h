@@ -21,6 +21,7 @@
 #include "engine/health.h"
 #include "engine/metrics.h"
 #include "kv/store/kv_store.h"
+#include "model/kv_scales.h"
 #include "model/weights.h"
 #include "runner/runner.h"
 #include "selfcheck/kv_gate.h"
@@ -75,6 +76,7 @@ struct ModelMemory {
 struct CheckedModel {
   std::shared_ptr<ModelMemory> memory;
   std::unique_ptr<runner::ModelRunner> runner;
+  model::ScaleLedger scales;  // of memory->kv
   selfcheck::Report report;
   selfcheck::KvGate kv_gate;  // no layers: the cache is not FP8
 };
@@ -91,18 +93,20 @@ class LoadedModel {
                                                                  StartupTimeline& timeline, const StartupSwitches& switches = {});
   [[nodiscard]] const std::shared_ptr<engine::Engine>& engine() const { return engine_; }
   [[nodiscard]] const selfcheck::KvGate& kv_gate() const { return kv_gate_; }
+  [[nodiscard]] const model::ScaleLedger& scales() const { return scales_; }
 
  private:
   LoadedModel() = default;
   void make_engine(const Prepared& prepared, std::unique_ptr<runner::ModelRunner> runner, const std::shared_ptr<engine::Metrics>& metrics);
 
   std::shared_ptr<ModelMemory> memory_;  // shared with the engine's executor
+  model::ScaleLedger scales_;
   std::shared_ptr<engine::Engine> engine_;
   selfcheck::KvGate kv_gate_;
 };
 
-// What the API needs of the model. Without an engine it is enough for reading requests.
-[[nodiscard]] std::shared_ptr<const api::Model> api_model(const Prepared& prepared, std::shared_ptr<engine::Engine> engine);
+// What the API needs of the model. Without a loaded one (nullptr) it is enough for reading requests.
+[[nodiscard]] std::shared_ptr<const api::Model> api_model(const Prepared& prepared, const LoadedModel* loaded);
 
 [[nodiscard]] engine::MetricsConfig metrics_config(const config::ResolvedConfig& config);
 

@@ -90,6 +90,7 @@ constexpr FlagRow kRows[] = {
     {.name = "enable-layerwise-nvtx-tracing", .kind = K::kBool, .fallback = "false", .help = "Profiler ranges", .group = G::kLogging, .fate = Fate::kNotBuilt, .fate_text = "profiler ranges"},
 
     // Hypothetical models
+    {.name = "scales", .kind = K::kBool, .fallback = "false", .help = "Print the scale ledger instead: which tensor of the checkpoint gives which KV scale, and whether it is in use", .group = G::kExplain, .audience = Audience::kExplain},
     {.name = "head-size", .kind = K::kInt, .fallback = "from the model", .allowed = "1..65536", .help = "Head size to ask about", .group = G::kExplain, .audience = Audience::kExplain},
     {.name = "num-heads", .kind = K::kInt, .fallback = "from the model", .allowed = "1..65536", .help = "Query heads to ask about", .group = G::kExplain, .audience = Audience::kExplain},
     {.name = "num-kv-heads", .kind = K::kInt, .fallback = "from the model", .allowed = "1..65536", .help = "KV heads to ask about", .group = G::kExplain, .audience = Audience::kExplain},

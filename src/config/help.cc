@@ -181,7 +181,8 @@ std::string explain_help() {
   std::string out =
       "quire explain MODEL [--device NAME] [flags of serve]\n"
       "\nSays which attention backends serve MODEL with these flags on a device, present or not, with every\n"
-      "reason, and what of the command line is not built yet. Reads config.json only. Exit status 0\n"
+      "reason, and what of the command line is not built yet. Reads config.json only (with --scales, the\n"
+      "weights' headers and scale tensors too). Exit status 0\n"
       "whenever there is an answer, also when nothing serves.\n"
       "\n  --device NAME                 ";
   std::size_t column = kColumn;

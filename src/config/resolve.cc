@@ -35,9 +35,10 @@ void resolve_engine(Resolution& r) {
   const std::string format = options.text("load-format");
   engine.load_format = format == "dummy" ? LoadFormat::kDummy : format == "safetensors" ? LoadFormat::kSafetensors : LoadFormat::kAuto;
   engine.relaxed = options.list("relaxed");
-  engine.relaxed_unused_tensors = std::find(engine.relaxed.begin(), engine.relaxed.end(), "unused-tensors") != engine.relaxed.end();
-  engine.relaxed_self_check = std::find(engine.relaxed.begin(), engine.relaxed.end(), "self-check") != engine.relaxed.end();
-  engine.relaxed_kv_scales = std::find(engine.relaxed.begin(), engine.relaxed.end(), "kv-scales") != engine.relaxed.end();
+  const auto relaxed = [&](const char* name) { return std::find(engine.relaxed.begin(), engine.relaxed.end(), name) != engine.relaxed.end(); };
+  engine.relaxed_unused_tensors = relaxed("unused-tensors");
+  engine.relaxed_self_check = relaxed("self-check");
+  engine.relaxed_kv_scales = relaxed("kv-scales");
   for (const std::string& name : engine.relaxed) r.note(Severity::kWarning, "--relaxed", name + ": a refusal of this name becomes a warning");
   engine.seed = static_cast<std::uint64_t>(options.integer("seed").value_or(0));
   engine.attention_backend = attention_choice(options, r.in.environment, r.out.adjustments, r.problems);

@@ -71,11 +71,15 @@ class WeightSource {
   [[nodiscard]] virtual std::vector<std::string> ignored_tensors() const { return {}; }
 };
 
+enum class UnusedTensors : std::uint8_t { kRefused, kRelaxed };  // --relaxed unused-tensors
+struct WeightRules {
+  UnusedTensors unused = UnusedTensors::kRefused;
+  std::span<const std::string> kv_scales = {};  // ScaleLedger::tensors: used, though not here; sorted
+};
 // Two-sided ledger check: every parameter present with the right shape and a float dtype, every tensor of the file used or on
 // the ignorable list (rotary_emb.inv_freq, and lm_head.weight when tied AND equal to embed_tokens; a tied lm_head that differs is
-// refused). Unknown tensors are refused by name (all of them, up to 10, with a count) unless `relaxed_unused_tensors`.
-[[nodiscard]] Result<std::unique_ptr<WeightSource>> open_checkpoint_weights(const std::string& model_dir, const ModelSpec& spec,
-                                                                            bool relaxed_unused_tensors);
+// refused). Unknown tensors are refused by name (all of them, up to 10, with a count) unless `rules` relax that.
+[[nodiscard]] Result<std::unique_ptr<WeightSource>> open_checkpoint_weights(const std::string& model_dir, const ModelSpec& spec, const WeightRules& rules);
 
 // --load-format dummy: deterministic values from (seed, parameter name, element index) alone, in `spec.dtype`: norms 1 + small, others
 // normal-like with standard deviation 0.02, finite. Same bits on every machine and whatever the order of reads.

@@ -114,7 +114,10 @@ class LedgerMaker {
                      "without it");
     if (named->zero_point) return check_zero_point(where, tensor);
     Claim made{name, tensor.file, named->rule, named->kinds.size() > 1, {}};
-    if (!read(where, named->kinds.front(), tensor, made.values)) return;
+    if (!read(where, named->kinds.front(), tensor, made.values)) {
+      refused_a_scale_ = true;
+      return;
+    }
     for (const ScaleKind kind : named->kinds) claims_of(static_cast<std::int32_t>(named->layer), kind).push_back(made);
   }
 
@@ -177,17 +180,16 @@ class LedgerMaker {
   }
 
   void settle() {
-    const bool complete_claims = findings_.empty();  // a scale that was refused is not missing as well
     std::vector<std::int32_t> bare;  // layers without any scale of keys or values
     std::vector<std::optional<Claim>> settled(claims_.size());
     for (std::int32_t layer = 0; layer < spec_.num_layers; ++layer) {
       const auto at = [&](ScaleKind kind) -> std::optional<Claim>& { return settled[static_cast<std::size_t>(layer) * kNumKinds + static_cast<std::size_t>(kind)]; };
       for (const ScaleKind kind : kScaleKinds) at(kind) = agreed(layer, kind);
       if (!at(ScaleKind::kKey) && !at(ScaleKind::kValue)) bare.push_back(layer);
-      if (applies() && complete_claims) complete(layer, at(ScaleKind::kKey), at(ScaleKind::kValue));
+      if (applies() && !refused_a_scale_) complete(layer, at(ScaleKind::kKey), at(ScaleKind::kValue));
     }
     const bool any = bare.size() < static_cast<std::size_t>(spec_.num_layers);
-    if (any && applies() && complete_claims)
+    if (any && applies() && !refused_a_scale_)
       for (const std::int32_t layer : bare) partial("layer " + std::to_string(layer) + " has no KV scale, and other layers have one", "it with 1");
     ledger_.source = source_of(any);
     for (std::size_t i = 0; i < settled.size(); ++i) ledger_.entries.push_back(entry(static_cast<std::int32_t>(i / kNumKinds), kScaleKinds[i % kNumKinds], settled[i]));
@@ -261,6 +263,7 @@ class LedgerMaker {
   Findings findings_;
   std::vector<std::vector<Claim>> claims_;  // [num_layers * 4]
   std::vector<std::int32_t> missing_;       // layers that lack a scale
+  bool refused_a_scale_ = false;            // it is not missing as well
 };
 
 }  // namespace

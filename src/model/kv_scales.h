@@ -1,7 +1,6 @@
 // The scale ledger: for every layer, which tensor of the checkpoint gave the scales of keys, values, queries and probabilities, what was done
 // to them, and whether they are in use. Pure: tensors and settings in, ledger or refusal out. Knows no device, no weights and no cache memory.
 #pragma once
-#include <boost/json/fwd.hpp>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -69,6 +68,7 @@ struct ScaleLedger {
 
   // [num_layers, 2, num_kv_heads], keys then values: what KvStore::set_scales takes. Empty unless the cache is FP8.
   [[nodiscard]] std::vector<float> store_scales() const;
+  [[nodiscard]] std::string format_name() const;  // "fp8_e4m3 (FNUZ)"
   // "fp8_e4m3 (FNUZ): keys and values of 32 of 32 layers from the checkpoint (rule 7), factor 2 for FNUZ applied".
   [[nodiscard]] std::string summary() const;
   // What an operator must be told, and hears in banner, /v1/models and a metric; empty: nothing.
@@ -112,6 +112,5 @@ struct ScaleQuestion {
 [[nodiscard]] std::string scale_text(const std::vector<float>& values);
 // The summary, then a row for each entry that names a tensor; lines end in '\n'.
 [[nodiscard]] std::string scale_ledger_text(const ScaleLedger& ledger);
-[[nodiscard]] boost::json::object scale_ledger_json(const ScaleLedger& ledger);
 
 }  // namespace quire::model

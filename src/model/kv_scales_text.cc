@@ -1,10 +1,7 @@
-// The ledger for people and for programs.
+// The ledger for people.
 #include <algorithm>
 #include <array>
-#include <boost/json/array.hpp>
-#include <boost/json/object.hpp>
 #include <charconv>
-#include <cstdlib>
 #include <set>
 
 #include "kv/store/kv_format.h"
@@ -12,10 +9,6 @@
 
 namespace quire::model {
 namespace {
-
-namespace json = boost::json;
-
-std::string format_name(DType dtype) { return kv::kv_format_name(kv::kv_format_of(dtype).value_or(kv::KvFormat::kOther)); }
 
 std::string count_of(std::size_t n, const std::string& what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
 
@@ -62,43 +55,6 @@ std::string conversion_text(const ScaleEntry& e) {
   return text.empty() ? "none" : text;
 }
 
-// A float32 as the shortest decimal that reads back as the same float32, so that 0.1f is 0.1 to a reader.
-double decimal(float x) { return std::strtod(scale_text(x).c_str(), nullptr); }
-
-json::value numbers_json(const std::vector<float>& values) {
-  if (values.empty()) return nullptr;
-  if (values.size() == 1) return decimal(values[0]);
-  json::array out;
-  for (const float x : values) out.emplace_back(decimal(x));
-  return out;
-}
-
-json::value text_or_null(const std::string& text) {
-  if (text.empty()) return nullptr;
-  return json::string(text);
-}
-
-json::object entry_json(const ScaleEntry& e) {
-  json::array conversions;
-  if (e.doubled_for_fnuz) conversions.emplace_back("fnuz_factor_2");
-  if (e.from_single && e.status == ScaleStatus::kApplied) conversions.emplace_back("single_scale_for_both");
-  return {{"layer", e.layer},
-          {"kind", scale_kind_name(e.kind)},
-          {"status", scale_status_name(e.status)},
-          {"tensor", text_or_null(e.tensor)},
-          {"rule", e.rule == 0 ? json::value(nullptr) : json::value(e.rule)},
-          {"raw", numbers_json(e.raw)},
-          {"conversions", std::move(conversions)},
-          {"in_use", numbers_json(e.in_use)},
-          {"reason", text_or_null(e.reason)}};
-}
-
-json::array strings(const std::vector<std::string>& list) {
-  json::array out;
-  for (const std::string& s : list) out.emplace_back(s);
-  return out;
-}
-
 }  // namespace
 
 std::string scale_text(float x) {
@@ -138,8 +94,10 @@ const char* scale_source_name(ScaleSource source) {
   return "?";
 }
 
+std::string ScaleLedger::format_name() const { return kv::kv_format_name(kv::kv_format_of(kv_dtype).value_or(kv::KvFormat::kOther)); }
+
 std::string ScaleLedger::summary() const {
-  std::string text = format_name(kv_dtype) + ": ";
+  std::string text = format_name() + ": ";
   switch (source) {
     case ScaleSource::kUnquantised: text += "no scales"; break;
     case ScaleSource::kCheckpoint: text += applied_text(*this); break;
@@ -156,7 +114,7 @@ std::string ScaleLedger::summary() const {
 std::vector<std::string> ScaleLedger::warnings() const {
   std::vector<std::string> out;
   if (source == ScaleSource::kDefault)
-    out.push_back("FP8 KV cache (" + format_name(kv_dtype) + ") without scales: " + (scheme.has_value() ? scheme->declared_by + " declares them, and " : std::string()) +
+    out.push_back("FP8 KV cache (" + format_name() + ") without scales: " + (scheme.has_value() ? scheme->declared_by + " declares them, and " : std::string()) +
                   "the checkpoint has none, so keys and values are stored with scale 1; answers may be worse than with a 16-bit cache");
   for (const std::string& text : softened) out.push_back("--relaxed kv-scales: " + text);
   return out;
@@ -181,19 +139,6 @@ std::string scale_ledger_text(const ScaleLedger& ledger) {
     out += row.back() + "\n";
   }
   return out;
-}
-
-json::object scale_ledger_json(const ScaleLedger& ledger) {
-  json::array entries;
-  for (const ScaleEntry& e : ledger.entries) entries.push_back(entry_json(e));
-  return {{"kv_cache_dtype", format_name(ledger.kv_dtype)},
-          {"source", scale_source_name(ledger.source)},
-          {"summary", ledger.summary()},
-          {"declared_by", ledger.scheme.has_value() ? json::value(json::string(ledger.scheme->declared_by)) : json::value(nullptr)},
-          {"num_layers", ledger.num_layers},
-          {"num_kv_heads", ledger.num_kv_heads},
-          {"warnings", strings(ledger.warnings())},
-          {"scales", std::move(entries)}};
 }
 
 }  // namespace quire::model

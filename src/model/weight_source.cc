@@ -89,7 +89,7 @@ Status check_tied_head(const Checkpoint& checkpoint, const std::string& model_di
 
 }  // namespace
 
-Result<std::unique_ptr<WeightSource>> open_checkpoint_weights(const std::string& model_dir, const ModelSpec& spec, bool relaxed_unused_tensors) {
+Result<std::unique_ptr<WeightSource>> open_checkpoint_weights(const std::string& model_dir, const ModelSpec& spec, const WeightRules& rules) {
   auto checkpoint = Checkpoint::open(model_dir);
   if (!checkpoint.ok()) return checkpoint.error();
   const std::vector<ParameterSpec> parameters = parameters_of(spec);
@@ -99,7 +99,7 @@ Result<std::unique_ptr<WeightSource>> open_checkpoint_weights(const std::string&
   std::sort(needed.begin(), needed.end());
   std::vector<std::string> unused;
   for (const auto& [name, tensor] : checkpoint->tensors()) {
-    if (std::binary_search(needed.begin(), needed.end(), name) || is_rotary_buffer(name)) continue;
+    if (std::binary_search(needed.begin(), needed.end(), name) || std::ranges::binary_search(rules.kv_scales, name) || is_rotary_buffer(name)) continue;
     if (name == kLmHead && spec.tie_word_embeddings) {
       QUIRE_RETURN_IF_ERROR(check_tied_head(checkpoint.value(), model_dir));
       continue;
@@ -109,7 +109,7 @@ Result<std::unique_ptr<WeightSource>> open_checkpoint_weights(const std::string&
   if (!unused.empty()) {
     const std::string text =
         model_dir + ": " + std::to_string(unused.size()) + " tensors that " + spec.architecture + " does not use: " + first_names(unused);
-    if (!relaxed_unused_tensors) return Error{ErrorCode::kUnsupported, text + "; '--relaxed unused-tensors' serves without them", {}};
+    if (rules.unused == UnusedTensors::kRefused) return Error{ErrorCode::kUnsupported, text + "; '--relaxed unused-tensors' serves without them", {}};
     QUIRE_LOG_WARN("{} (ignored: --relaxed unused-tensors)", text);
   }
   return std::unique_ptr<WeightSource>(std::make_unique<CheckpointWeights>(std::move(checkpoint).value(), std::move(unused)));

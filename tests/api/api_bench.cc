@@ -32,6 +32,7 @@ ApiBench::ApiBench(BenchOptions options) {
   engine->start();
 
   auto parts = std::make_shared<Model>();
+  parts->kv_scales_json = R"({"source":"checkpoint"})";
   parts->tokenizer = tokenizer;
   parts->chat_template = chat.value();
   parts->engine = engine;

@@ -72,11 +72,17 @@ TEST(TextRoutes, ModelsListsEveryName) {
   EXPECT_EQ(list[0].at("object").as_string(), "model");
 }
 
+TEST(TextRoutes, ScalesAreTheLoadedModelsLedger) {
+  ApiBench bench;
+  EXPECT_EQ(json::serialize(bench.ok("/quire/scales", "")), bench.model->kv_scales_json);
+  EXPECT_EQ(bench.ok("/quire/scales", "").at("source").as_string(), "checkpoint");
+}
+
 TEST(TextRoutes, NotReadyIsA503WithTheProgress) {
   BenchOptions options;
   options.attach = false;
   ApiBench bench(options);
-  for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/v1/models"}) {
+  for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/v1/models", "/quire/scales"}) {
     const json::object error = bench.refused(path, R"({"prompt":"a"})", 503);
     EXPECT_NE(std::string(error.at("message").as_string()).find("loading weights 43 %"), std::string::npos) << path;
   }

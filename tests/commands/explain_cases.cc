@@ -1,5 +1,9 @@
 #include "explain_cases.h"
 
+#include "commands/kv_scales.h"
+#include "kit/temp_dir.h"
+#include "model/checkpoint_files.h"
+
 namespace quire::commands::test {
 
 const std::vector<ThreadLine>& thread_lines() {
@@ -36,6 +40,69 @@ std::string golden_text(std::string_view device) {
     arguments.insert(arguments.end(), {"--device", std::string(device)});
     const auto e = explained(arguments, line.facts, line.variables);
     out += (out.empty() ? "" : "\n") + std::string("== ") + line.title + "\n" + (e.ok() ? explanation_text(e.value()) : "error: " + e.error().message + "\n");
+  }
+  return out;
+}
+
+namespace {
+
+using Tensors = std::vector<model::test::RawTensor>;
+
+constexpr char kTinyConfig[] = R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "vocab_size": 16, "max_position_embeddings": 64, "torch_dtype": "bfloat16"})";
+
+// Layer n's scale is first + n, or first and first + 1 for two heads.
+void add_scales(Tensors& to, const std::string& suffix, float first, const std::vector<std::int64_t>& shape = {}) {
+  for (int layer = 0; layer < 2; ++layer) to.push_back(model::test::counting_tensor("model.layers." + std::to_string(layer) + ".self_attn." + suffix, shape, first + static_cast<float>(layer)));
+}
+
+struct ScaleCase {
+  const char* title;
+  Tensors tensors;
+  std::vector<std::vector<std::string>> lines;  // of flags
+};
+
+std::vector<ScaleCase> scale_cases() {
+  std::vector<ScaleCase> cases = {
+      {"Quark", {}, {{"--kv-cache-dtype", "fp8"}, {"--kv-cache-dtype", "fp8", "--device", "gfx942"}, {"--kv-cache-dtype", "fp8_e5m2"}, {"--kv-cache-dtype", "bfloat16"}}},
+      {"compressed-tensors, a scale for each head", {}, {{"--kv-cache-dtype", "fp8", "--device", "gfx942"}}},
+      {"AutoFP8, one scale for both", {}, {{"--kv-cache-dtype", "fp8"}, {"--kv-cache-dtype", "fp8", "--device", "gfx942"}}},
+      {"no scales", {}, {{"--kv-cache-dtype", "fp8"}, {"--kv-cache-dtype", "fp8", "--load-format", "dummy"}, {}}},
+      {"half a set and an unknown one", {}, {{"--kv-cache-dtype", "fp8"}, {"--kv-cache-dtype", "fp8", "--relaxed", "kv-scales"}}},
+  };
+  for (const char* suffix : {"k_proj.output_scale", "v_proj.output_scale", "q_proj.output_scale", "prob_output_scale"}) add_scales(cases[0].tensors, suffix, 0.5f);
+  add_scales(cases[1].tensors, "k_scale", 0.25f, {2, 1, 1});
+  add_scales(cases[1].tensors, "v_scale", 0.75f, {2, 1, 1});
+  add_scales(cases[2].tensors, "kv_scale", 0.5f, {1});
+  cases[4].tensors = {model::test::counting_tensor("model.layers.1.self_attn.k_scale", {}, 0.5f), model::test::counting_tensor("model.layers.1.self_attn.o_proj.output_scale", {}, 0.5f)};
+  return cases;
+}
+
+std::string scales_text(const std::string& model_dir, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "MODEL");
+  const auto facts = read_model_facts(model_dir);
+  QUIRE_CHECK(facts.ok()) << facts.error().message;
+  const auto e = explained(arguments, facts.value());
+  QUIRE_CHECK(e.ok()) << e.error().message;
+  arguments.insert(arguments.begin(), "explain");
+  const auto command = config::parse_command_line(arguments);
+  const auto ledger = explained_ledger({model_dir, e->problem.kv_format, std::get<config::ExplainCommand>(command.value()).options});
+  return ledger.ok() ? ledger_text(ledger.value()) : "error: " + ledger.error().message + "\n";
+}
+
+}  // namespace
+
+std::string scales_golden_text() {
+  std::string out;
+  for (const ScaleCase& c : scale_cases()) {
+    const quire::test::TempDir dir;
+    (void)dir.write("config.json", kTinyConfig);
+    (void)dir.write("model.safetensors", model::test::safetensors_of(c.tensors));
+    for (const auto& line : c.lines) {
+      std::string flags;
+      for (const std::string& word : line) flags += " " + word;
+      out += (out.empty() ? "" : "\n") + std::string("== ") + c.title + ":" + flags + "\n" + scales_text(dir.path(), line);
+    }
   }
   return out;
 }

@@ -22,6 +22,10 @@ struct ThreadLine {
 
 // `arguments` and `--device` as `quire explain` takes them. The test's own mistakes end the program.
 [[nodiscard]] Result<Explanation> explained(std::vector<std::string> arguments, const ModelFacts& facts, const config::EnvVariables& variables = {});
+// What `quire explain MODEL --scales` prints for checkpoints of every kind, under several flags: the text of the golden file kScalesGolden.
+inline constexpr std::string_view kScalesGolden = "explain_scales.txt";
+[[nodiscard]] std::string scales_golden_text();
+
 // Both threads' answers for one device: the golden file's text.
 [[nodiscard]] std::string golden_text(std::string_view device);
 

@@ -47,6 +47,12 @@ TEST(Explain, BothThreadsOnSixDevicesAreGolden) {
   }
 }
 
+TEST(Explain, ScalesAreGolden) {
+  const auto golden = read_file(std::string(QUIRE_SOURCE_DIR "/tests/commands/goldens/") + std::string(test::kScalesGolden), 1 << 20);
+  ASSERT_TRUE(golden.ok());
+  EXPECT_EQ(test::scales_golden_text(), golden.value()) << "refresh with: ninja refresh_explain && bin/refresh_explain tests/commands/goldens";
+}
+
 TEST(Explain, TheThreadsReviewsHold) {
   for (const test::ThreadLine& line : test::thread_lines()) {
     for (const auto& [device, row] : std::vector<std::pair<const char*, const char*>>{
@@ -166,6 +172,13 @@ TEST(Explain, ExitStatusIsZeroWheneverThereIsAnAnswer) {
   EXPECT_EQ(exit_status({tiny, "--json", "--device", "gfx942", "--attention-backend", "CPU_SPLIT"}, out), 0) << "nothing is selected";
   EXPECT_TRUE(parse_json(out).value().at("selected").is_null());
   EXPECT_EQ(parse_json(out).value().at("device").as_string(), "gfx942");
+  EXPECT_EQ(exit_status({tiny, "--scales", "--kv-cache-dtype", "fp8", "--device", "gfx942"}, out), 0);
+  EXPECT_EQ(out, "model      " + tiny + "\ndevice     gfx942\nKV scales  fp8_e4m3 (FNUZ): scales of 1: the checkpoint has none\n" + out.substr(out.find("warning")));
+  EXPECT_THAT(out, HasSubstr("\nwarning    FP8 KV cache (fp8_e4m3 (FNUZ)) without scales"));
+  EXPECT_EQ(exit_status({tiny, "--scales", "--json"}, out), 0);
+  EXPECT_EQ(parse_json(out).value().at("source").as_string(), "none");
+  EXPECT_EQ(parse_json(out).value().at("scales").as_array().size(), 24u);
+  EXPECT_EQ(exit_status({tiny, "--scales", "--device", "gfx950", "--kv-cache-dtype", "nvfp4"}, out), 1) << "a format without a ledger";
   EXPECT_EQ(exit_status({tiny, "--device", "gfx9"}, out), config::kUsageExitCode);
   EXPECT_EQ(out, "");
   EXPECT_NE(exit_status({tiny + "/none"}, out), 0);

@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
   const std::string folder = argv[1];
   for (const std::string_view device : kGoldenDevices)
     if (!write(folder + "/explain_" + std::string(device) + ".txt", golden_text(device))) return 1;
+  if (!write(folder + "/" + std::string(kScalesGolden), scales_golden_text())) return 1;
   for (const BannerCase& c : banner_cases())
     if (!write(folder + "/banner_" + c.name + ".txt", banner_of(c))) return 1;
   return 0;

@@ -39,7 +39,7 @@ Started start(const std::vector<std::string>& flags, const StartupSwitches& swit
     out.error = loaded.error().message;
     return out;
   }
-  const auto model = api_model(prepared, loaded.value()->engine());
+  const auto model = api_model(prepared, loaded.value().get());
   for (const std::string& item : model->relaxed) out.relaxed += item + " ";
   loaded.value()->engine()->stop(std::chrono::milliseconds(0));
   return out;

@@ -73,7 +73,7 @@ SmallModelGolden read_small_model(const std::string& path) {
 LoadedModel load_reference(const std::string& model_dir, const reference::LlamaOptions& options, const std::optional<model::RopeSpec>& rope) {
   auto spec = model::read_model_spec(model_dir);
   QUIRE_CHECK(spec.ok()) << spec.error().to_string();
-  auto source = model::open_checkpoint_weights(model_dir, spec.value(), false);
+  auto source = model::open_checkpoint_weights(model_dir, spec.value(), {});
   QUIRE_CHECK(source.ok()) << source.error().to_string();
   if (rope) spec.value().rope = *rope;
   std::map<std::string, model::ParameterSpec> parameters;

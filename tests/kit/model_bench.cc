@@ -20,7 +20,7 @@ std::vector<device::CpuKernel> all_cpu_kernels() {
 
 ModelBench::ModelBench(const ModelBenchOptions& o) : spec(o.dummy.has_value() ? *o.dummy : model::read_model_spec(o.model_dir).value()) {
   device = std::make_unique<device::CpuDevice>(o.num_threads, o.kernels.empty() ? all_cpu_kernels() : o.kernels);
-  std::unique_ptr<model::WeightSource> source = o.dummy.has_value() ? model::dummy_weights(spec, 1) : model::open_checkpoint_weights(o.model_dir, spec, false).value();
+  std::unique_ptr<model::WeightSource> source = o.dummy.has_value() ? model::dummy_weights(spec, 1) : model::open_checkpoint_weights(o.model_dir, spec, {}).value();
   const DType dtype = o.dtype.value_or(spec.dtype), kv_dtype = o.kv_dtype.value_or(dtype);
   model::LoadProgress progress;
   weights = std::make_unique<model::Weights>(

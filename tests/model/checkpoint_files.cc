@@ -1,6 +1,8 @@
 #include "checkpoint_files.h"
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <utility>
 
 namespace quire::model::test {
@@ -36,6 +38,21 @@ RawTensor counting_tensor(const std::string& name, std::vector<std::int64_t> sha
     std::memcpy(bytes.data() + 4 * i, &x, 4);
   }
   return {name, "F32", std::move(shape), std::move(bytes)};
+}
+
+void copy_model_with(const std::string& model_dir, const std::vector<RawTensor>& extra, const std::string& to_dir) {
+  constexpr char kWeights[] = "model.safetensors";
+  for (const auto& file : std::filesystem::directory_iterator(model_dir))
+    if (file.is_regular_file() && file.path().filename() != kWeights) std::filesystem::copy(file.path(), to_dir);
+  const auto checkpoint = Checkpoint::open(model_dir);
+  QUIRE_CHECK(checkpoint.ok()) << checkpoint.error().message;
+  std::vector<RawTensor> tensors;
+  for (const auto& [name, t] : checkpoint->tensors()) tensors.push_back({name, t.dtype, t.shape, std::string(reinterpret_cast<const char*>(t.bytes.data()), t.bytes.size())});
+  tensors.insert(tensors.end(), extra.begin(), extra.end());
+  std::ofstream out(to_dir + "/" + kWeights, std::ios::binary);
+  out << safetensors_of(tensors);
+  out.close();
+  QUIRE_CHECK(out.good()) << to_dir;
 }
 
 ModelSpec tiny_spec() {

@@ -25,6 +25,9 @@ struct RawTensor {
 // A float32 tensor whose element i is `first + i`.
 [[nodiscard]] RawTensor counting_tensor(const std::string& name, std::vector<std::int64_t> shape, float first = 0.0f);
 
+// A copy of a model folder with one safetensors file: its tensors and `extra` in a new one, every other file as it is.
+void copy_model_with(const std::string& model_dir, const std::vector<RawTensor>& extra, const std::string& to_dir);
+
 // Hidden 8, 2 heads of 4, 1 KV head, 2 layers, vocabulary 16; float32.
 [[nodiscard]] ModelSpec tiny_spec();
 // One counting tensor for each parameter.

@@ -28,8 +28,8 @@ std::string open_error(const std::string& dir) {
   return checkpoint.ok() ? "opened" : checkpoint.error().message;
 }
 
-std::string weights_error(const std::string& dir, const ModelSpec& spec, bool relaxed = false) {
-  auto weights = open_checkpoint_weights(dir, spec, relaxed);
+std::string weights_error(const std::string& dir, const ModelSpec& spec, const WeightRules& rules = {}) {
+  auto weights = open_checkpoint_weights(dir, spec, rules);
   return weights.ok() ? "opened" : weights.error().message;
 }
 
@@ -39,7 +39,7 @@ TEST(GsmTiny, OpensWithEveryTensorOnce) {
   EXPECT_EQ(checkpoint->tensors().size(), 56u);
   auto spec = read_model_spec(kGsmTiny);
   ASSERT_TRUE(spec.ok()) << spec.error().message;
-  auto weights = open_checkpoint_weights(kGsmTiny, spec.value(), false);
+  auto weights = open_checkpoint_weights(kGsmTiny, spec.value(), {});
   ASSERT_TRUE(weights.ok()) << weights.error().message;
   EXPECT_EQ(parameters_of(spec.value()).size(), 56u);
   std::uint64_t bytes = 0;
@@ -182,7 +182,7 @@ TEST(Ledger, ReadsBackWhatWasWritten) {
   const ModelSpec spec = tiny_spec();
   const std::vector<RawTensor> tensors = tensors_for(spec);
   write_model(dir, tensors);
-  auto weights = open_checkpoint_weights(dir.path(), spec, false);
+  auto weights = open_checkpoint_weights(dir.path(), spec, {});
   ASSERT_TRUE(weights.ok()) << weights.error().message;
   const auto parameters = parameters_of(spec);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -224,9 +224,22 @@ TEST(Ledger, UnknownTensorsAreRefusedUnlessRelaxed) {
   write_model(dir, tensors);
   EXPECT_THAT(weights_error(dir.path(), spec), AllOf(HasSubstr("2 tensors that LlamaForCausalLM does not use"), HasSubstr("q_norm.weight"),
                                                      HasSubstr("layers.9.mlp"), HasSubstr("unused-tensors")));
-  auto relaxed = open_checkpoint_weights(dir.path(), spec, true);
+  auto relaxed = open_checkpoint_weights(dir.path(), spec, {.unused = UnusedTensors::kRelaxed});
   ASSERT_TRUE(relaxed.ok()) << relaxed.error().message;
   EXPECT_EQ(relaxed.value()->ignored_tensors().size(), 2u);
+}
+
+// The scale ledger's tensors count as used: exactly those, and only when it is asked.
+TEST(Ledger, KvScalesAreUsedWhenTheScaleLedgerHasThem) {
+  const ModelSpec spec = tiny_spec();
+  auto tensors = tensors_for(spec);
+  const std::vector<std::string> scales = {"model.layers.0.self_attn.k_scale", "model.layers.0.self_attn.v_scale"};
+  for (const std::string& name : scales) tensors.push_back(counting_tensor(name, {}, 0.5f));
+  TempDir dir;
+  write_model(dir, tensors);
+  EXPECT_EQ(weights_error(dir.path(), spec, {.kv_scales = scales}), "opened");
+  EXPECT_THAT(weights_error(dir.path(), spec, {.kv_scales = std::span(scales).first(1)}), AllOf(HasSubstr("1 tensors that LlamaForCausalLM does not use"), HasSubstr(scales[1])));
+  EXPECT_THAT(weights_error(dir.path(), spec), HasSubstr("2 tensors that LlamaForCausalLM does not use"));
 }
 
 TEST(Ledger, ManyUnknownTensorsAreCounted) {
@@ -263,7 +276,7 @@ TEST(Ledger, ATiedHeadMustEqualTheEmbedding) {
   TempDir dir;
   write_model(dir, tensors);
   EXPECT_THAT(weights_error(dir.path(), spec), HasSubstr("lm_head.weight differs from model.embed_tokens.weight"));
-  EXPECT_THAT(weights_error(dir.path(), spec, true), HasSubstr("differs")) << "--relaxed unused-tensors does not cover a contradiction";
+  EXPECT_THAT(weights_error(dir.path(), spec, {.unused = UnusedTensors::kRelaxed}), HasSubstr("differs")) << "--relaxed unused-tensors does not cover a contradiction";
 }
 
 // Each float type, NaN of both signs and infinity, at the first, an inner and the last element: the index is exact.
@@ -285,7 +298,7 @@ TEST(Ledger, NonFiniteWeightsAreRefusedNamingTheElement) {
       std::memcpy(tensors.front().bytes.data() + at * c.width, &c.bits, c.width);
       TempDir dir;
       write_model(dir, tensors);
-      auto weights = open_checkpoint_weights(dir.path(), spec, false);
+      auto weights = open_checkpoint_weights(dir.path(), spec, {});
       ASSERT_TRUE(weights.ok()) << weights.error().message;
       auto raw = weights.value()->read(parameters_of(spec).front());
       ASSERT_FALSE(raw.ok()) << c.dtype << " " << at;
@@ -302,7 +315,7 @@ TEST(Ledger, TheLargestFiniteValuesPass) {
   std::memcpy(tensors.front().bytes.data(), &largest, 4);
   TempDir dir;
   write_model(dir, tensors);
-  auto weights = open_checkpoint_weights(dir.path(), spec, false);
+  auto weights = open_checkpoint_weights(dir.path(), spec, {});
   ASSERT_TRUE(weights.ok());
   EXPECT_TRUE(weights.value()->read(parameters_of(spec).front()).ok());
 }

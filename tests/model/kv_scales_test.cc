@@ -11,6 +11,7 @@
 
 #include "checkpoint_files.h"
 #include "model/checkpoint.h"
+#include "model/kv_scales_json.h"
 
 namespace quire::model::test {
 namespace {
@@ -344,6 +345,7 @@ TEST(ScaleRefusals, OneMistakeIsOneFinding) {
 
 TEST(ScaleRefusals, EverythingWrongIsNamedAtOnce) {
   EXPECT_THAT(refusal(Tensors().add(kSelfAttn0 + "k_scale", {0.0f}).add(kSelfAttn1 + "v_scale", {-1.0f}).add("logit_scale", {1.0f})), AllOf(HasSubstr("0.self_attn.k_scale"), HasSubstr("1.self_attn.v_scale"), HasSubstr("logit_scale")));
+  EXPECT_THAT(refusal(Tensors().add(kSelfAttn0 + "k_scale", {1.0f}).add("logit_scale", {1.0f})), AllOf(HasSubstr("layer 0 has"), HasSubstr("layer 1 has no KV scale"), HasSubstr("logit_scale")));
 }
 
 // What linear layers own, and parameters, are not the ledger's.

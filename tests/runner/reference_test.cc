@@ -20,7 +20,7 @@ const std::string kModel = QUIRE_SOURCE_DIR "/models/gsm-tiny";
 // in float16.
 reference::LlamaReference reference_of(const model::ModelSpec& spec, DType dtype) {
   const std::optional<DType> kv = dtype == DType::kF32 ? std::nullopt : std::optional(dtype);
-  auto source = model::open_checkpoint_weights(kModel, spec, false).value();
+  auto source = model::open_checkpoint_weights(kModel, spec, {}).value();
   const auto parameters = model::parameters_of(spec);
   const auto load = [&](const std::string& name) {
     const auto p = std::find_if(parameters.begin(), parameters.end(), [&](const auto& x) { return x.name == name; });
