@@ -76,6 +76,7 @@ TEST(Lifecycle, DrainLetsRunningAnswersEndAndRefusesNewOnes) {
   RawClient idle = bench.connect();
   idle.send(get("/version"));
   EXPECT_EQ(idle.read_answer().status, 200);
+  ASSERT_TRUE(bench.eventually([&] { return bench.server->open_requests() == 1; })) << "its answer can be read before the server has put it away";
   RawClient late = bench.connect();
   late.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(kShort.size()) + "\r\n\r\n");
   ASSERT_TRUE(running.read_until("\r\n\r\n"));
