@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <unordered_map>
 
 #include "reference/attention.h"
@@ -17,7 +18,8 @@ namespace {
 using reference::Matrix;
 
 // Multiply-adds of attention that one row's reference may take over all layers. Beyond, it looks at the first and last of heads and
-// tokens, and beyond that at those of the first and last layer.
+// tokens; beyond that at those of the first and last layer; and where one of these layers alone would take it all, at its last head and
+// token.
 constexpr std::int64_t kMostAttentionWork = 16'000'000;
 
 Matrix columns(const Matrix& m, std::int64_t begin, std::int64_t count) {
@@ -27,16 +29,26 @@ Matrix columns(const Matrix& m, std::int64_t begin, std::int64_t count) {
   return out;
 }
 
-Matrix rows_between(const Matrix& m, std::int64_t begin, std::int64_t end) {
-  return Matrix(end - begin, m.cols, std::vector<double>(m.values.begin() + begin * m.cols, m.values.begin() + end * m.cols));
-}
+enum class Extent { kAll, kEnds, kLast };
 
-// 0 .. n - 1, or the first and the last.
-std::vector<std::int32_t> chosen(std::int32_t n, bool all) {
+// 0 .. n - 1, the first and the last, or the last.
+std::vector<std::int32_t> chosen(std::int32_t n, Extent extent) {
   std::vector<std::int32_t> out;
   for (std::int32_t i = 0; i < n; ++i)
-    if (all || i == 0 || i == n - 1) out.push_back(i);
+    if (extent == Extent::kAll || i == n - 1 || (extent == Extent::kEnds && i == 0)) out.push_back(i);
   return out;
+}
+
+// What of a row's attention in one layer is compared; nullopt: nothing.
+std::optional<Extent> extent_of(const StepFacts& f, std::int32_t layer, const RowShape& shape) {
+  const kv::KvLayout& one = f.cells.block_layout();
+  const auto two = [](std::int32_t n) { return std::min<std::int64_t>(n, 2); };
+  const std::int64_t column = std::int64_t{shape.num_computed + shape.num_new} * one.head_dim, share = kMostAttentionWork / f.cells.num_layers();
+  if (column * shape.num_new * f.config.spec.num_heads <= share) return Extent::kAll;
+  const std::int64_t ends = column * two(shape.num_new) * two(one.num_kv_heads) * two(f.config.spec.num_heads / one.num_kv_heads);
+  if (ends <= share) return Extent::kEnds;
+  if (layer != 0 && layer != f.cells.num_layers() - 1) return std::nullopt;
+  return ends <= kMostAttentionWork ? Extent::kEnds : Extent::kLast;
 }
 
 // One layer's cells as numbers: the own blocks as the step left them, the others as they were put there.
@@ -54,13 +66,14 @@ class LayerCells {
     const std::size_t first = (static_cast<std::size_t>(head) * static_cast<std::size_t>(one.block_size) + static_cast<std::size_t>(offset)) * static_cast<std::size_t>(one.head_dim);
     return std::span(part == kv::Part::kKey ? v.keys : v.values).subspan(first, static_cast<std::size_t>(one.head_dim));
   }
-  // A row's whole context under one KV head, [length, head_dim].
-  [[nodiscard]] Matrix context(kv::Part part, const BatchRow& row, std::int32_t head) const {
+  // Positions [begin, end) of a row's context under one KV head, [end - begin, head_dim].
+  [[nodiscard]] Matrix context(kv::Part part, const BatchRow& row, std::int32_t head, std::int64_t begin, std::int64_t end) const {
     const kv::KvLayout& one = f_.cells.block_layout();
-    Matrix out(row.shape.num_computed + row.shape.num_new, one.head_dim);
     const double scale = f_.cells.scale(layer_, part, head);
-    for (std::int32_t t = 0; t < out.rows; ++t)
-      std::ranges::transform(token(part, row.blocks[static_cast<std::size_t>(t / one.block_size)], head, t % one.block_size), out.row(t).begin(), [scale](double x) { return x * scale; });
+    Matrix out(end - begin, one.head_dim);
+    for (std::int64_t t = begin; t < end; ++t)
+      std::ranges::transform(token(part, row.blocks[static_cast<std::size_t>(t / one.block_size)], head, static_cast<std::int32_t>(t % one.block_size)), out.row(t - begin).begin(),
+                             [scale](double x) { return x * scale; });
     return out;
   }
 
@@ -79,28 +92,23 @@ void audit_attention(const StepFacts& f, const LayerSnapshot& s, const LayerCell
   const kv::KvLayout& one = f.cells.block_layout();
   const RowShape& shape = place.row.shape;
   const std::int32_t d = one.head_dim, group = f.config.spec.num_heads / one.num_kv_heads;
-  const auto two = [](std::int32_t n) { return std::min<std::int64_t>(n, 2); };
-  const std::int64_t length = shape.num_computed + shape.num_new, share = kMostAttentionWork / f.cells.num_layers();
-  const bool all = length * shape.num_new * f.config.spec.num_heads * d <= share;
-  const bool outer = s.layer == 0 || s.layer == f.cells.num_layers() - 1;
-  if (!all && !outer && length * two(shape.num_new) * two(one.num_kv_heads) * two(group) * d > share) return;
+  const std::optional<Extent> extent = extent_of(f, s.layer, shape);
+  if (!extent.has_value()) return;
   const model::LayerMask mask = f.config.spec.mask_of(s.layer);
   const reference::AttentionMasks masks{.window = mask.window, .chunk = mask.chunk};
   const reference::ScoreRule rule{.scale = static_cast<double>(static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)))), .soft_cap = static_cast<double>(static_cast<float>(mask.soft_cap))};
   const reference::Precision precision{.cache_scale_roundings = is_fp8(one.dtype) ? 1 : 0};
-  for (const std::int32_t kv_head : chosen(one.num_kv_heads, all)) {
-    const Matrix all_keys = cells.context(kv::Part::kKey, place.row, kv_head), all_values = cells.context(kv::Part::kValue, place.row, kv_head);
-    for (const std::int32_t i : chosen(shape.num_new, all)) {
+  for (const std::int32_t kv_head : chosen(one.num_kv_heads, *extent))
+    for (const std::int32_t i : chosen(shape.num_new, *extent)) {
       const std::int64_t position = shape.num_computed + i, begin = reference::first_visible(masks, position);
-      const Matrix keys = rows_between(all_keys, begin, position + 1), values = rows_between(all_values, begin, position + 1);
-      for (const std::int32_t g : chosen(group, all)) {
+      const Matrix keys = cells.context(kv::Part::kKey, place.row, kv_head, begin, position + 1), values = cells.context(kv::Part::kValue, place.row, kv_head, begin, position + 1);
+      for (const std::int32_t g : chosen(group, *extent)) {
         const std::int64_t token = place.first_token + i, head = std::int64_t{kv_head} * group + g;
         const reference::AttentionBounds want = reference::attend_bounds(s.q.row(token).subspan(static_cast<std::size_t>(head * d), static_cast<std::size_t>(d)), keys, values, rule, precision);
         for (std::int32_t dim = 0; dim < d; ++dim)
           line.add(s.attended.at(token, head * d + dim), want.exact.out[static_cast<std::size_t>(dim)], want.out[static_cast<std::size_t>(dim)], [&] { return f.element_name(s.layer, token, head, dim); });
       }
     }
-  }
 }
 
 // Keys and values of the step's tokens, before the cache's format: keys known within bounds, values exactly.
