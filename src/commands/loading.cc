@@ -11,6 +11,7 @@
 #include "commands/kv_scales.h"
 #include "commands/log_lines.h"
 #include "commands/memory_plan.h"
+#include "commands/progress.h"
 #include "commands/startup.h"
 #include "graph/mode.h"
 #include "model/checkpoint.h"
@@ -116,7 +117,8 @@ class Loading {
     if (!runner.ok()) return runner.error();
     out_.runner = std::move(runner).value();
     const auto started = std::chrono::steady_clock::now();
-    recorded_ = out_.runner->record_graphs();
+    Progress progress(health_, "recording graphs");
+    recorded_ = out_.runner->record_graphs([&](std::size_t done, std::size_t total) { progress.tell(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total)); });
     QUIRE_LOG_INFO("graph mode {}: {} shapes, {} graphs, {} recorded in {}", graph::graph_mode_name(setup.graphs.mode), recorded_.num_keys, recorded_.num_graphs, mebibytes(recorded_.bytes),
                    seconds_text(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count()));
     timeline_.lap("graphs");
@@ -128,8 +130,8 @@ class Loading {
     publish_memory(metrics_, held);
   }
   void check_kernels(const RunSetup& setup) {
-    const auto tell = [&](std::int32_t percent) { health_.set_progress("checking the kernels " + std::to_string(percent) + " %"); };
-    out_.report = selfcheck::run({setup.runner, *out_.memory->weights, *out_.memory->kv, *out_.runner, tell});
+    Progress progress(health_, "checking the kernels");
+    out_.report = selfcheck::run({setup.runner, *out_.memory->weights, *out_.memory->kv, *out_.runner, [&](std::int32_t percent) { progress.tell(percent, 100); }});
     QUIRE_LOG_INFO("self-check: {} checks over {} steps in {}: {}", out_.report.verdicts.size(), out_.report.num_steps, seconds_text(out_.report.seconds),
                    out_.report.passed() ? "all passed" : out_.report.failure());
     timeline_.lap("self-check");

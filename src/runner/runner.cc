@@ -333,10 +333,14 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(device::Device& device,
   return std::unique_ptr<ModelRunner>(new ModelRunner(std::move(impl)));
 }
 
-RecordedGraphs ModelRunner::record_graphs() {
+RecordedGraphs ModelRunner::record_graphs(const std::function<void(std::size_t done, std::size_t total)>& progress) {
   const auto keys = graph::keys_to_record(impl_->config.graph_mode, impl_->config.buckets);
+  std::size_t done = 0;
   for (std::size_t b = 0; b < impl_->buffers.size(); ++b)
-    for (const graph::GraphKey& key : keys) impl_->record(key, b);
+    for (const graph::GraphKey& key : keys) {
+      impl_->record(key, b);
+      if (progress) progress(++done, keys.size() * impl_->buffers.size());
+    }
   return {keys.size(), impl_->recorded.num_graphs(), impl_->recorded.bytes()};
 }
 

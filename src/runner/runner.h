@@ -60,8 +60,9 @@ class ModelRunner {
   [[nodiscard]] static Result<std::unique_ptr<ModelRunner>> create(device::Device& device, const RunnerConfig& config, const model::Weights& weights, kv::KvStore& kv);
   ~ModelRunner();
 
-  // Records every graph of the mode, largest first. Once, before the first step; a step whose shape has no graph runs eagerly.
-  RecordedGraphs record_graphs();
+  // Records every graph of the mode, largest first. Once, before the first step; a step whose shape has no graph runs eagerly. `progress`
+  // is called after each: how many of how many.
+  RecordedGraphs record_graphs(const std::function<void(std::size_t done, std::size_t total)>& progress = {});
   // How the last submitted step ran.
   [[nodiscard]] const graph::GraphChoice& last_choice() const;
 

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <limits>
+#include <thread>
 
 #include "commands/doctor.h"
+#include "commands/progress.h"
 #include "commands/startup.h"
 #include "config/command_line.h"
 #include "selfcheck/faults.h"
@@ -83,6 +86,26 @@ TEST(SelfCheckAtStart, RelaxedServesAndSaysSo) {
   EXPECT_EQ(s.error, "");
   EXPECT_EQ(s.relaxed, "self-check ");
   EXPECT_THAT(s.metrics->render(), testing::ContainsRegex("quire:self_check_failed\\{[^}]*\\} 1"));
+}
+
+TEST(Progress, BarAndHealth) {
+  EXPECT_EQ(progress_bar(0), "[----------] 0 %");
+  EXPECT_EQ(progress_bar(9), "[----------] 9 %");
+  EXPECT_EQ(progress_bar(70), "[#######---] 70 %");
+  EXPECT_EQ(progress_bar(100), "[##########] 100 %");
+  EXPECT_EQ(progress_bar(-4), progress_bar(0));
+  EXPECT_EQ(progress_bar(1000), progress_bar(100));
+  engine::HealthMonitor health;
+  Progress progress(health, "recording graphs");
+  // The monitor's own thread takes it over.
+  const auto text_with = [&](const std::string& wanted) {
+    for (int i = 0; i < 2000 && health.verdict().text.find(wanted) == std::string::npos; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return health.verdict().text;
+  };
+  progress.tell(13, 51);
+  EXPECT_EQ(text_with("25 %"), "starting: recording graphs 25 %");
+  progress.tell(0, 0);
+  EXPECT_EQ(text_with("100 %"), "starting: recording graphs 100 %");
 }
 
 TEST(Doctor, TableAndDocument) {

@@ -68,5 +68,21 @@ TEST(Launches, NoneForAnEmptyList) {
     }
 }
 
+// Recording says how far it is, graph by graph, for each instance of the step buffers.
+TEST(Recording, TellsHowFarItIs) {
+  test::ModelBenchOptions o{.model_dir = QUIRE_SOURCE_DIR "/models/gsm-tiny", .graph_mode = "FULL_AND_PIECEWISE"};
+  o.scheduler = SchedulerConfig{.max_num_batched_tokens = 64, .max_num_seqs = 4, .max_model_len = 64, .num_blocks = 20, .depth = 2};
+  test::ModelBench b(o);
+  auto second = runner::ModelRunner::create(*b.device, b.config, *b.weights, *b.kv).value();
+  std::vector<std::size_t> told;
+  const auto recorded = second->record_graphs([&](std::size_t done, std::size_t total) {
+    EXPECT_EQ(total, 2 * b.graphs_recorded.num_keys);
+    told.push_back(done);
+  });
+  EXPECT_EQ(recorded.num_graphs, b.graphs_recorded.num_graphs);
+  ASSERT_EQ(told.size(), 2 * recorded.num_keys);
+  for (std::size_t i = 0; i < told.size(); ++i) EXPECT_EQ(told[i], i + 1);
+}
+
 }  // namespace
 }  // namespace quire

@@ -67,6 +67,40 @@ TEST(StepInputs, ScoringEndsWithThePrompt) {
   EXPECT_EQ(in.logits_rows[3].use, ops::LogitsUse::kSample);
 }
 
+// What a recorded step finds beyond the batch: rows and tokens that own nothing, read nothing and write nothing.
+TEST(StepInputs, PaddingHasDefinedValues) {
+  StepPlan plan;
+  plan.rows = {row(0, 17, 1, true), row(1, 0, 3, true)};
+  plan.num_tokens = 4;
+  StepInputs batch, padded, tokens_only;
+  for (StepInputs* in : {&batch, &padded, &tokens_only}) build_inputs(plan, states(), 16, {.group = 2}, *in);
+  pad_inputs(padded, 8, 5);
+  pad_inputs(tokens_only, 8, 0);
+  for (const StepInputs* in : {&padded, &tokens_only}) {
+    EXPECT_EQ(in->row_of_token, (std::vector<std::int32_t>{0, 1, 1, 1, -1, -1, -1, -1}));
+    EXPECT_EQ(in->positions, (std::vector<std::int32_t>{17, 0, 1, 2, 0, 0, 0, 0}));
+    ASSERT_EQ(in->slots.size(), 8u);
+    EXPECT_TRUE(std::equal(batch.slots.begin(), batch.slots.end(), in->slots.begin()));
+    for (std::size_t t = 4; t < 8; ++t) EXPECT_TRUE(SlotId{in->slots[t]}.is_none());
+    EXPECT_EQ(in->work_counts, batch.work_counts);
+    EXPECT_EQ(in->token_rows, batch.token_rows);
+  }
+  EXPECT_EQ(padded.seq_lens, (std::vector<std::int32_t>{18, 3, 0, 0, 0}));
+  EXPECT_EQ(padded.query_start, (std::vector<std::int32_t>{0, 1, 4, 4, 4, 4})) << "no tokens of their own";
+  EXPECT_EQ(tokens_only.seq_lens, batch.seq_lens) << "attention runs outside the graph";
+  EXPECT_EQ(tokens_only.query_start, batch.query_start);
+}
+
+TEST(StepInputsDeath, ABatchLargerThanItsGraphEndsTheProcess) {
+  StepPlan plan;
+  plan.rows = {row(0, 17, 1, true), row(1, 0, 3, true)};
+  plan.num_tokens = 4;
+  StepInputs in;
+  build_inputs(plan, states(), 16, {.group = 2}, in);
+  EXPECT_DEATH(pad_inputs(in, 3, 2), "");
+  EXPECT_DEATH(pad_inputs(in, 8, 1), "");
+}
+
 // Random batches: every query token is in exactly one entry of exactly one list, and lists match the row's class.
 TEST(StepInputs, EachTokenIsOwnedOnce) {
   auto rng = test::seeded_rng();
