@@ -32,7 +32,7 @@ class Comparison {
     const auto& mine = f_.step.cells[static_cast<std::size_t>(layer)];
     const auto& theirs = eager_.cells[static_cast<std::size_t>(layer)];
     if (mine == theirs) return;
-    const std::size_t bytes = f_.cells.block_bytes();
+    const std::size_t bytes = bytes_of(f_.cells.block_layout());
     for (std::size_t i = 0; i < f_.step.own.size(); ++i) {
       const BlockValues got = f_.cells.read(std::span(mine).subspan(i * bytes, bytes)), want = f_.cells.read(std::span(theirs).subspan(i * bytes, bytes));
       block(layer, f_.step.own[i].block, got.keys, want.keys, "key");

@@ -56,7 +56,7 @@ class LayerCells {
  public:
   LayerCells(const StepFacts& f, std::int32_t layer) : f_(f), layer_(layer) {
     const std::span<const std::byte> own = f.step.cells[static_cast<std::size_t>(layer)];
-    for (std::size_t i = 0; i < f.step.own.size(); ++i) own_.emplace(f.step.own[i].block, f.cells.read(own.subspan(i * f.cells.block_bytes(), f.cells.block_bytes())));
+    for (std::size_t i = 0; i < f.step.own.size(); ++i) own_.emplace(f.step.own[i].block, f.cells.read(own.subspan(i * bytes_of(f.cells.block_layout()), bytes_of(f.cells.block_layout()))));
   }
   // [head_dim] stored numbers of one cached token.
   [[nodiscard]] std::span<const double> token(kv::Part part, std::int32_t block, std::int32_t head, std::int32_t offset) const {

@@ -31,8 +31,8 @@ Cells::Cells(const kv::KvStore& store, device::Stream& stream, std::vector<std::
   one_.num_layers = 1;
   one_.num_blocks = 1;
   for (std::size_t i = 0; i < blocks_.size(); ++i) index_[blocks_[i]] = static_cast<std::int32_t>(i);
-  nan_.resize(block_bytes());
-  token_of_byte_.resize(block_bytes());
+  nan_.resize(bytes_of(one_));
+  token_of_byte_.resize(bytes_of(one_));
   const std::size_t element_bytes = dtype_bytes(one_.dtype);
   each(one_, [&](const reference::KvElement& e) {
     reference::kv_write_element(one_, nan_, e, std::numeric_limits<double>::quiet_NaN());
@@ -47,7 +47,7 @@ void Cells::make_images() {
   std::uniform_real_distribution<double> uniform(-1.0, 1.0);
   images_.resize(std::max(blocks_.size(), static_cast<std::size_t>(num_layers())));
   for (std::vector<std::byte>& image : images_) {
-    image.resize(block_bytes());
+    image.resize(bytes_of(one_));
     each(one_, [&](const reference::KvElement& e) { reference::kv_write_element(one_, image, e, uniform(rng) * (e.part == kv::Part::kKey ? 0.125 : 1.0)); });
     values_.push_back(read(image));
   }
@@ -70,7 +70,7 @@ BlockValues Cells::read(std::span<const std::byte> block) const {
 
 std::vector<std::byte> Cells::poisoned(std::int32_t layer, std::int32_t block, std::int32_t begin) const {
   const std::span<const std::byte> kept = image(layer, block);
-  std::vector<std::byte> out(block_bytes());
+  std::vector<std::byte> out(bytes_of(one_));
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = token_of_byte_[i] < begin ? kept[i] : nan_[i];
   return out;
 }
@@ -84,15 +84,10 @@ void Cells::upload(device::Stream& stream, std::int32_t layer, std::int32_t bloc
 
 void Cells::download(device::Stream& stream, std::int32_t layer, std::int32_t block, std::span<std::byte> bytes) const { stream.copy_to_host(bytes.data(), device_block(layer, block), bytes.size()); }
 
-void Cells::restore(device::Stream& stream, std::span<const std::int32_t> blocks) const {
+void Cells::fill(device::Stream& stream, std::span<const std::int32_t> blocks, Fill with) const {
+  const std::vector<std::byte> zeros(bytes_of(one_));
   for (std::int32_t layer = 0; layer < num_layers(); ++layer)
-    for (const std::int32_t b : blocks) upload(stream, layer, b, image(layer, b));
-}
-
-void Cells::zero_device(device::Stream& stream) const {
-  const std::vector<std::byte> zeros(block_bytes());
-  for (std::int32_t layer = 0; layer < num_layers(); ++layer)
-    for (const std::int32_t b : blocks_) upload(stream, layer, b, zeros);
+    for (const std::int32_t b : blocks) upload(stream, layer, b, with == Fill::kImages ? image(layer, b) : std::span<const std::byte>(zeros));
 }
 
 }  // namespace quire::selfcheck

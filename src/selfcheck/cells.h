@@ -17,6 +17,11 @@ struct BlockValues {
   std::vector<double> keys, values;  // [num_kv_heads, block_size, head_dim]
 };
 
+// Of one block of one layer.
+[[nodiscard]] inline std::size_t bytes_of(const kv::KvLayout& block) { return static_cast<std::size_t>(block.block_bytes()); }
+
+enum class Fill { kImages, kZeros };
+
 class Cells {
  public:
   // Reads the scales of an FP8 cache through the stream.
@@ -24,7 +29,6 @@ class Cells {
 
   // Of one block of one layer.
   [[nodiscard]] const kv::KvLayout& block_layout() const { return one_; }
-  [[nodiscard]] std::size_t block_bytes() const { return static_cast<std::size_t>(one_.block_bytes()); }
   [[nodiscard]] std::int32_t num_layers() const { return store_.layout().num_layers; }
   [[nodiscard]] const std::vector<std::int32_t>& blocks() const { return blocks_; }
 
@@ -43,9 +47,8 @@ class Cells {
 
   void upload(device::Stream& stream, std::int32_t layer, std::int32_t block, std::span<const std::byte> bytes) const;
   void download(device::Stream& stream, std::int32_t layer, std::int32_t block, std::span<std::byte> bytes) const;
-  // Images of these blocks, in every layer.
-  void restore(device::Stream& stream, std::span<const std::int32_t> blocks) const;
-  void zero_device(device::Stream& stream) const;
+  // These blocks in every layer: their images, or zeros.
+  void fill(device::Stream& stream, std::span<const std::int32_t> blocks, Fill with) const;
 
  private:
   void make_images();

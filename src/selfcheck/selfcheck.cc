@@ -39,7 +39,7 @@ void check_pairing(const runner::RunnerConfig& c, std::vector<Verdict>& out) {
 
 class Check {
  public:
-  explicit Check(const Subject& s) : s_(s), cells_(s.kv, *s.runner.trace().stream, usable_blocks(s.kv.layout())) { cells_.restore(stream(), cells_.blocks()); }
+  explicit Check(const Subject& s) : s_(s), cells_(s.kv, *s.runner.trace().stream, usable_blocks(s.kv.layout())) { cells_.fill(stream(), cells_.blocks(), Fill::kImages); }
 
   void run(const Scenario& scenario, Report& report) {
     Tally first, again, eager;
@@ -55,7 +55,7 @@ class Check {
   // Leaves nothing behind.
   void finish() {
     s_.runner.forget_sequences();
-    cells_.zero_device(stream());
+    cells_.fill(stream(), cells_.blocks(), Fill::kZeros);
     unmark_attended(s_.runner.trace());
   }
 
@@ -152,7 +152,7 @@ StepSnapshot Check::step(const Case& c, runner::StepPath path) {
   const StepResult result = s_.runner.collect().value();
   const runner::StepTrace trace = s_.runner.trace();
   StepSnapshot snapshot = take_step({trace, c.batch, cells_, result}, std::move(layers));
-  cells_.restore(stream(), c.batch.own_blocks);
+  cells_.fill(stream(), c.batch.own_blocks, Fill::kImages);
   return snapshot;
 }
 

@@ -39,7 +39,7 @@ void count_foreign(const Cells& cells, std::int32_t layer, const OwnBlock& b, st
 
 void take_cells(const EndedStep& step, StepSnapshot& out) {
   const Cells& cells = step.cells;
-  const std::size_t bytes = cells.block_bytes();
+  const std::size_t bytes = bytes_of(cells.block_layout());
   std::vector<std::byte> block(bytes);
   std::vector<std::int32_t> others;
   for (const std::int32_t b : cells.blocks())

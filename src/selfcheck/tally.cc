@@ -1,6 +1,5 @@
 #include "selfcheck/tally.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -52,10 +51,6 @@ void Tally::merge(const Tally& other) {
     if (mine.where.empty() || used_of(v.worst_error, v.bound) > used_of(mine.worst_error, mine.bound)) mine = v;
     mine.passed = passed;
   }
-}
-
-bool Tally::passed() const {
-  return std::all_of(verdicts_.begin(), verdicts_.end(), [](const Verdict& v) { return v.passed; });
 }
 
 }  // namespace quire::selfcheck

@@ -36,7 +36,6 @@ class Tally {
   [[nodiscard]] Line line(std::string_view check, std::string_view row_class, std::int32_t layer = kNoLayer);
   // As if everything that `other` was given had been added here too.
   void merge(const Tally& other);
-  [[nodiscard]] bool passed() const;
   [[nodiscard]] const std::deque<Verdict>& verdicts() const { return verdicts_; }
 
  private:
