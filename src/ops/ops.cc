@@ -9,7 +9,7 @@ using device::Geometry;
 using device::KernelId;
 
 void check_f32(const ActTensor& t, std::int64_t rows, std::int64_t columns) {
-  QUIRE_CHECK(t.format == ActFormat::kF32 && t.values.dtype == DType::kF32 && t.values.rank == 2 && t.values.is_dense()) << t.values.describe();
+  QUIRE_CHECK(!t.quant.quantised() && t.values.dtype == DType::kF32 && t.values.rank == 2 && t.values.is_dense()) << t.values.describe();
   QUIRE_CHECK_EQ(t.rows(), rows) << t.values.describe();
   QUIRE_CHECK_EQ(t.columns(), columns) << t.values.describe();
 }

@@ -1,20 +1,12 @@
 #include "ops/pack.h"
 
 #include <cmath>
-#include <cstring>
+
+#include "ops/pack_place.h"
 
 namespace quire::ops {
 namespace {
 
-template <class T>
-T load_at(const std::byte* bytes, std::int64_t i) {
-  T x;
-  std::memcpy(&x, bytes + i * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
-  return x;
-}
-inline float as_float(float x) { return x; }
-inline float as_float(BFloat16 x) { return to_float(x); }
-inline float as_float(Float16 x) { return to_float(x); }
 template <class T>
 T rounded(float x);
 template <>
@@ -23,15 +15,6 @@ template <>
 BFloat16 rounded<BFloat16>(float x) { return to_bfloat16(x); }
 template <>
 Float16 rounded<Float16>(float x) { return to_float16(x); }
-
-// Where element (row, column) goes: panels of 64 outputs, or row-major when panel is 1.
-struct Place {
-  std::int64_t panel, k, first_row;
-  [[nodiscard]] std::int64_t at(std::int64_t row, std::int64_t column) const {
-    const std::int64_t n = first_row + row;
-    return (n / panel * k + column) * panel + n % panel;
-  }
-};
 
 template <class From, class To>
 Status convert(const RawMatrix& raw, const Place& place, To* target) {
@@ -63,6 +46,7 @@ Status convert_to(const RawMatrix& raw, WeightFormat format, const Place& place,
     case WeightFormat::kF32: return convert_any(raw, place, static_cast<float*>(target));
     case WeightFormat::kF16: return convert_any(raw, place, static_cast<Float16*>(target));
     case WeightFormat::kBF16: return convert_any(raw, place, static_cast<BFloat16*>(target));
+    case WeightFormat::kFp8E4m3: case WeightFormat::kFp8E4m3Fnuz: QUIRE_CHECK(false) << raw.name << ": FP8 needs a scale";
   }
   return {};
 }
