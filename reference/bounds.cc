@@ -8,6 +8,7 @@
 #include "reference/linear.h"
 #include "reference/logprobs.h"
 #include "reference/norm.h"
+#include "reference/quantise.h"
 #include "reference/silu_mul.h"
 
 namespace quire::reference {
@@ -69,6 +70,27 @@ std::vector<double> linear_bounds(const Matrix& x, const Matrix& w, std::span<co
   std::vector<double> bounds = reference::linear(abs_x, abs_w, abs_bias).values;  // sum |x| |w| + |bias|
   for (std::size_t i = 0; i < bounds.size(); ++i) {
     const double error = gamma(x.cols + 1, precision.work) * bounds[i] + static_cast<double>(x.cols + 1) * underflow(precision.work);
+    bounds[i] = rounding_error(y.values[i], error, precision.output);
+  }
+  return bounds;
+}
+
+std::vector<double> linear_scaled_bounds(const Quantised& x, const Quantised& w, std::int64_t group, std::span<const double> bias, const Precision& precision) {
+  const Matrix y = reference::linear_scaled(x, w, group, bias);
+  Quantised abs_x = x, abs_w = w;
+  std::vector<double> abs_bias(bias.begin(), bias.end());
+  for (auto* values : {&abs_x.stored.values, &abs_w.stored.values, &abs_bias})
+    for (double& v : *values) v = std::fabs(v);
+  std::vector<double> bounds = reference::linear_scaled(abs_x, abs_w, group, abs_bias).values;
+  const std::int64_t groups = (x.stored.cols + group - 1) / group, longest = std::min(group, x.stored.cols);
+  // An underflow in a chain is multiplied by the scales later; one of a scaled sum is not.
+  double most_x = 0.0, most_w = 0.0;
+  for (const double s : x.scales.values) most_x = std::max(most_x, s);
+  for (const double s : w.scales.values) most_w = std::max(most_w, s);
+  const double lost = underflow(precision.work) * (static_cast<double>(x.stored.cols) * most_x * most_w + static_cast<double>(groups) * (most_w + 2.0) + 1.0);
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
+    // Products and sums of the longest chain, two scales, the groups' sum, the bias.
+    const double error = gamma(longest + 2 + groups + 1, precision.work) * bounds[i] + lost;
     bounds[i] = rounding_error(y.values[i], error, precision.output);
   }
   return bounds;

@@ -9,6 +9,7 @@
 #include "base/dtype.h"
 #include "reference/attention.h"
 #include "reference/matrix.h"
+#include "reference/quantise.h"
 
 namespace quire::reference {
 
@@ -34,6 +35,10 @@ struct Precision {
 // Each of these gives one bound per element of the twin's result, for the kernel of the same name. Underflow in `work` is covered.
 [[nodiscard]] std::vector<double> linear_bounds(const reference::Matrix& x, const reference::Matrix& w, std::span<const double> bias,
                                                 const Precision& precision);
+// Inputs are given as they are stored: float32, or FP8 whose products are exact in `work`. One chain for each `group` inputs, the groups'
+// scaled sums added up.
+[[nodiscard]] std::vector<double> linear_scaled_bounds(const reference::Quantised& x, const reference::Quantised& w, std::int64_t group,
+                                                       std::span<const double> bias, const Precision& precision);
 [[nodiscard]] std::vector<double> rms_norm_bounds(const reference::Matrix& x, std::span<const double> weight, double eps, const Precision& precision);
 [[nodiscard]] std::vector<double> silu_mul_bounds(const reference::Matrix& gate_up, const Precision& precision);
 // For given angles whose cos and sin are rounded to `work` (what the engine's table does).

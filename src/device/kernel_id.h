@@ -18,6 +18,7 @@ namespace quire::device {
   X(EmbedF32, "embed_f32") X(EmbedF16, "embed_f16") X(EmbedBF16, "embed_bf16")                \
   X(RmsNorm, "rms_norm") X(AddRmsNorm, "add_rms_norm")                                        \
   X(LinearF32, "linear_f32") X(LinearF16, "linear_f16") X(LinearBF16, "linear_bf16")          \
+  X(LinearE4m3, "linear_e4m3") X(LinearE4m3Fnuz, "linear_e4m3fnuz") X(Quantise, "quantise")   \
   QUIRE_CACHE_KERNELS(X, RopeKvWrite, "qk_norm_rope_kv_write")                                \
   QUIRE_CACHE_KERNELS(X, AttnDecode, "attention_decode")                                      \
   X(AttnCombine, "attention_decode_combine")                                                  \
@@ -52,6 +53,7 @@ inline constexpr std::size_t kNumKernels = 0 QUIRE_KERNEL_LIST(X);
   return static_cast<KernelId>(static_cast<int>(f32) + static_cast<int>(t));
 }
 static_assert(for_storage(KernelId::kLinearF32, DType::kBF16) == KernelId::kLinearBF16);
+static_assert(for_storage(KernelId::kLinearF32, DType::kFp8E4m3Fnuz) == KernelId::kLinearE4m3Fnuz);
 static_assert(for_storage(KernelId::kEmbedF32, DType::kBF16) == KernelId::kEmbedBF16);
 static_assert(for_storage(KernelId::kAttnUnifiedF32, DType::kFp8E5m2) == KernelId::kAttnUnifiedE5m2);
 

@@ -22,6 +22,9 @@ namespace ops {
 void cpu_linear_f32(const void* params, std::int64_t begin, std::int64_t end);
 void cpu_linear_f16(const void* params, std::int64_t begin, std::int64_t end);
 void cpu_linear_bf16(const void* params, std::int64_t begin, std::int64_t end);
+void cpu_linear_e4m3(const void* params, std::int64_t begin, std::int64_t end);
+void cpu_linear_e4m3fnuz(const void* params, std::int64_t begin, std::int64_t end);
+void cpu_quantise(const void* params, std::int64_t begin, std::int64_t end);
 void cpu_rms_norm(const void* params, std::int64_t begin, std::int64_t end);
 void cpu_add_rms_norm(const void* params, std::int64_t begin, std::int64_t end);
 void cpu_silu_mul(const void* params, std::int64_t begin, std::int64_t end);

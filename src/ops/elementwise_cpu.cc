@@ -1,4 +1,4 @@
-// Norms and the gated activation on the CPU: one row a unit, sums in one fixed order per row.
+// Norms, the gated activation and quantising on the CPU: one row a unit, sums in one fixed order per row.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/elementwise_cpu.cc"
 #include <hwy/foreach_target.h>
@@ -11,6 +11,7 @@
 #include "ops/exp-inl.h"
 #include "ops/load-inl.h"
 #include "ops/params.h"
+#include "ops/quantise-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace quire::HWY_NAMESPACE {
@@ -41,6 +42,7 @@ HWY_INLINE void rms_norm_rows(const ops::RmsNormParams& p, std::int64_t begin, s
     float* y = p.y + row * p.n;
     for (i = 0; i < full; i += lanes) hn::StoreU(hn::Mul(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, scale)), hn::LoadU(d, p.weight + i)), d, y + i);
     for (; i < p.n; ++i) y[i] = x[i] * scale * p.weight[i];
+    quantise_row(p.out, row, y, p.n);
   }
 }
 
@@ -63,14 +65,21 @@ void silu_mul(const void* params, std::int64_t begin, std::int64_t end) {
     const float* up = gate + p.n;
     float* y = p.y + row * p.n;
     for (std::int64_t i = 0; i < full; i += lanes) hn::StoreU(gated(d, hn::LoadU(d, gate + i), hn::LoadU(d, up + i)), d, y + i);
-    if (full == p.n) continue;
-    // The tail goes through whole vectors of its own: masked loads are aligned and read past the end before AVX2.
-    HWY_ALIGN float g[hn::MaxLanes(d)] = {}, u[hn::MaxLanes(d)] = {};
-    std::copy(gate + full, up, g);
-    std::copy(up + full, up + p.n, u);
-    hn::Store(gated(d, hn::Load(d, g), hn::Load(d, u)), d, g);
-    std::copy(g, g + (p.n - full), y + full);
+    if (full != p.n) {
+      // The tail goes through whole vectors of its own: masked loads are aligned and read past the end before AVX2.
+      HWY_ALIGN float g[hn::MaxLanes(d)] = {}, u[hn::MaxLanes(d)] = {};
+      std::copy(gate + full, up, g);
+      std::copy(up + full, up + p.n, u);
+      hn::Store(gated(d, hn::Load(d, g), hn::Load(d, u)), d, g);
+      std::copy(g, g + (p.n - full), y + full);
+    }
+    quantise_row(p.out, row, y, p.n);
   }
+}
+
+void quantise(const void* params, std::int64_t begin, std::int64_t end) {
+  const auto& p = *static_cast<const ops::QuantiseParams*>(params);
+  for (std::int64_t row = begin; row < end; ++row) quantise_row(p.out, row, p.x + row * p.n, p.n);
 }
 
 }  // namespace quire::HWY_NAMESPACE
@@ -81,8 +90,10 @@ namespace quire::ops {
 HWY_EXPORT(rms_norm);
 HWY_EXPORT(add_rms_norm);
 HWY_EXPORT(silu_mul);
+HWY_EXPORT(quantise);
 void cpu_rms_norm(const void* p, std::int64_t b, std::int64_t e) { HWY_DYNAMIC_DISPATCH(rms_norm)(p, b, e); }
 void cpu_add_rms_norm(const void* p, std::int64_t b, std::int64_t e) { HWY_DYNAMIC_DISPATCH(add_rms_norm)(p, b, e); }
 void cpu_silu_mul(const void* p, std::int64_t b, std::int64_t e) { HWY_DYNAMIC_DISPATCH(silu_mul)(p, b, e); }
+void cpu_quantise(const void* p, std::int64_t b, std::int64_t e) { HWY_DYNAMIC_DISPATCH(quantise)(p, b, e); }
 }  // namespace quire::ops
 #endif

@@ -1,6 +1,7 @@
 #include "ops/ops.h"
 
 #include "kv/store/kv_format.h"
+#include "ops/linear_table.h"
 
 namespace quire::ops {
 namespace {
@@ -12,6 +13,18 @@ void check_f32(const ActTensor& t, std::int64_t rows, std::int64_t columns) {
   QUIRE_CHECK(!t.quant.quantised() && t.values.dtype == DType::kF32 && t.values.rank == 2 && t.values.is_dense()) << t.values.describe();
   QUIRE_CHECK_EQ(t.rows(), rows) << t.values.describe();
   QUIRE_CHECK_EQ(t.columns(), columns) << t.values.describe();
+}
+
+// `t` as the place that rows of [rows, columns] go to; nowhere when it is not quantised.
+QuantiseOut quantise_out(const ActTensor& t, std::int64_t rows, std::int64_t columns) {
+  const InputQuant& q = t.quant;
+  if (!q.quantised()) return {};
+  QUIRE_CHECK(q.format != ActFormat::kF32 && t.values.dtype == storage_dtype(q.format) && t.values.rank == 2 && t.values.is_dense()) << t.values.describe();
+  QUIRE_CHECK_EQ(t.rows(), rows) << t.values.describe();
+  QUIRE_CHECK_EQ(t.columns(), columns) << t.values.describe();
+  QUIRE_CHECK_EQ(t.scales != nullptr, q.scaling != ActScaling::kStatic) << "scales are computed with the rows, unless they are static";
+  QUIRE_CHECK(q.copies() >= 1 && q.copies() <= kMaxParts && (q.copies() == 1 || t.copy_stride >= rows * columns)) << q.copies() << " copies, " << t.copy_stride << " elements apart";
+  return QuantiseOut{t.values.as<std::uint8_t>(), t.copy_stride, t.scales, q};
 }
 
 // Rows of a linear are handed out in chunks: long enough to reuse a weight panel from the second-level cache, short enough to share out.
@@ -29,26 +42,67 @@ void embed(Stream& stream, const std::int32_t* token_ids, const EmbeddingTable& 
   stream.launch(id, Geometry{out.rows(), table.hidden}, EmbedParams{token_ids, table.data, out.f32(), table.hidden, table.panel, table.vocab});
 }
 
-void rms_norm(Stream& stream, const ActTensor& x, const float* weight, float eps, const ActTensor& y) {
-  check_f32(y, x.rows(), x.columns());
-  check_f32(x, x.rows(), x.columns());
-  stream.launch(KernelId::kRmsNorm, Geometry{x.rows(), 2 * x.columns()}, RmsNormParams{x.f32(), nullptr, weight, y.f32(), x.columns(), eps});
+void quantise(Stream& stream, const ActTensor& x, const ActTensor& y) {
+  check_f32(x, y.rows(), y.columns());
+  QUIRE_CHECK(y.quant.quantised());
+  stream.launch(KernelId::kQuantise, Geometry{x.rows(), 2 * x.columns()}, QuantiseParams{x.f32(), x.columns(), quantise_out(y, x.rows(), x.columns())});
 }
 
-void add_rms_norm(Stream& stream, const ActTensor& x, const ActTensor& residual, const float* weight, float eps, const ActTensor& y) {
+void rms_norm(Stream& stream, const ActTensor& x, const float* weight, float eps, const ActTensor& y, const ActTensor& quantised) {
+  check_f32(y, x.rows(), x.columns());
+  check_f32(x, x.rows(), x.columns());
+  stream.launch(KernelId::kRmsNorm, Geometry{x.rows(), 2 * x.columns()},
+                RmsNormParams{x.f32(), nullptr, weight, y.f32(), x.columns(), eps, quantise_out(quantised, x.rows(), x.columns())});
+}
+
+void add_rms_norm(Stream& stream, const ActTensor& x, const ActTensor& residual, const float* weight, float eps, const ActTensor& y, const ActTensor& quantised) {
   check_f32(x, x.rows(), x.columns());
   check_f32(residual, x.rows(), x.columns());
   check_f32(y, x.rows(), x.columns());
-  stream.launch(KernelId::kAddRmsNorm, Geometry{x.rows(), 3 * x.columns()}, RmsNormParams{x.f32(), residual.f32(), weight, y.f32(), x.columns(), eps});
+  stream.launch(KernelId::kAddRmsNorm, Geometry{x.rows(), 3 * x.columns()},
+                RmsNormParams{x.f32(), residual.f32(), weight, y.f32(), x.columns(), eps, quantise_out(quantised, x.rows(), x.columns())});
 }
 
+void silu_mul(Stream& stream, const ActTensor& gate_up, const ActTensor& y, const ActTensor& quantised) {
+  check_f32(gate_up, y.rows(), 2 * y.columns());
+  check_f32(y, y.rows(), y.columns());
+  stream.launch(KernelId::kSiluMul, Geometry{y.rows(), 4 * y.columns()}, SiluMulParams{gate_up.f32(), y.f32(), y.columns(), quantise_out(quantised, y.rows(), y.columns())});
+}
+
+namespace {
+
+LinearFp8Params fp8_params(const ActTensor& x, const Weight& w, const ActTensor& y) {
+  QUIRE_CHECK(w.scales != nullptr) << "FP8 weights have scales";
+  QUIRE_CHECK(w.scale_group == w.k || w.scale_group == kScaleGroup) << "scales of " << w.scale_group << " inputs";
+  QUIRE_CHECK(w.num_parts >= 1 && w.num_parts <= kMaxParts && w.first_rows[0] == 0) << w.num_parts << " parts";
+  for (int p = 1; p < w.num_parts; ++p) QUIRE_CHECK(w.first_rows[static_cast<std::size_t>(p)] > w.first_rows[static_cast<std::size_t>(p - 1)] && w.first_rows[static_cast<std::size_t>(p)] < w.n);
+  QUIRE_CHECK(w.input.copies() == 1 || w.input.copies() == w.num_parts) << "one input scale for all parts, or one for each";
+  const std::int64_t x_scales = w.input.row_scales(w.k), w_scales = Weight::scale_rows(w.k, w.scale_group);
+  return LinearFp8Params{.x = x.values.data, .x_scales = x.scales, .w = w.packed, .w_scales = w.scales, .bias = w.bias, .y = y.f32(), .m = x.rows(), .n = w.n, .k = w.k,
+                         .group = x_scales > 1 || w_scales > 1 ? kScaleGroup : w.k, .x_groups = x_scales, .w_groups = w_scales, .copy_stride = x.copy_stride,
+                         .input = w.input, .num_parts = w.num_parts, .first_rows = w.first_rows};
+}
+
+}  // namespace
+
 void linear(Stream& stream, const ActTensor& x, const Weight& w, const ActTensor& y) {
-  check_f32(x, x.rows(), w.k);
+  const LinearRow* row = find_linear(w.format, w.input, LinearDevice::kCpu);
+  QUIRE_CHECK(row != nullptr && row->refusal.empty()) << linear_support(w.format, w.input, LinearDevice::kCpu).error().message;
+  QUIRE_CHECK(x.quant == w.input) << "the input is not quantised as the weight wants it";
+  if (x.quant.quantised()) {
+    (void)quantise_out(x, x.rows(), w.k);  // its shape and scales
+  } else {
+    check_f32(x, x.rows(), w.k);
+  }
   check_f32(y, x.rows(), w.n);
   const std::int64_t panels = (w.n + kPanel - 1) / kPanel, chunks = (x.rows() + kLinearRows - 1) / kLinearRows;
-  const KernelId id = device::for_storage(KernelId::kLinearF32, storage_dtype(w.format));
   const std::int64_t rows = x.rows() < kLinearRows ? x.rows() : kLinearRows;
-  stream.launch(id, Geometry{panels * chunks, rows * kPanel * w.k / 8}, LinearParams{x.f32(), w.packed, w.bias, y.f32(), x.rows(), w.n, w.k, w.n});
+  const Geometry geometry{panels * chunks, rows * kPanel * w.k / 8};
+  if (is_fp8(w.format)) {
+    stream.launch(row->kernel, geometry, fp8_params(x, w, y));
+  } else {
+    stream.launch(row->kernel, geometry, LinearParams{x.f32(), w.packed, w.bias, y.f32(), x.rows(), w.n, w.k, w.n});
+  }
 }
 
 KvPool layer_pool(const kv::KvLayout& layout, void* pool, const float* scales, std::int32_t layer) {
@@ -69,12 +123,6 @@ void qk_norm_rope_kv_write(Stream& stream, const RopeKvWrite& a, const kv::KvLay
   stream.launch(id, Geometry{tokens, 4 * a.qkv.columns()},
                 RopeKvWriteParams{a.qkv.f32(), a.positions, a.slots, a.cos_sin, a.q_norm, a.k_norm, a.q.f32(), layer_pool(layout, pool, a.kv_scales, layer), a.num_heads,
                                   layout.head_dim, layout.block_size, a.norm_eps});
-}
-
-void silu_mul(Stream& stream, const ActTensor& gate_up, const ActTensor& y) {
-  check_f32(gate_up, y.rows(), 2 * y.columns());
-  check_f32(y, y.rows(), y.columns());
-  stream.launch(KernelId::kSiluMul, Geometry{y.rows(), 4 * y.columns()}, SiluMulParams{gate_up.f32(), y.f32(), y.columns()});
 }
 
 void gather_rows(Stream& stream, const ActTensor& x, const std::int32_t* rows, const ActTensor& y) {

@@ -23,12 +23,20 @@ struct EmbeddingTable {
 };
 void embed(Stream& stream, const std::int32_t* token_ids, const EmbeddingTable& table, const ActTensor& out);
 
-// y = x / sqrt(mean(x^2) + eps) * weight.
-void rms_norm(Stream& stream, const ActTensor& x, const float* weight, float eps, const ActTensor& y);
-// residual += x; y = rms_norm(residual). residual and x are [rows, n].
-void add_rms_norm(Stream& stream, const ActTensor& x, const ActTensor& residual, const float* weight, float eps, const ActTensor& y);
+// x as `y` wants it: y.quant says how, y.values (and y.scales) get it. x float32, y quantised. y[i] = x[i] / scale, rounded to nearest even
+// and saturating; NaN stays NaN. A scale that is computed (docs/NUMERICS.md, "FP8 weights") depends on its own row alone.
+void quantise(Stream& stream, const ActTensor& x, const ActTensor& y);
 
-// y = x w^T + bias. Activations are float32, weights in any WeightFormat.
+// The next three leave float32 in y, and in `quantised` what quantise() makes of it, if that is quantised: the input of the linear that follows.
+
+// y = x / sqrt(mean(x^2) + eps) * weight.
+void rms_norm(Stream& stream, const ActTensor& x, const float* weight, float eps, const ActTensor& y, const ActTensor& quantised = {});
+// residual += x; y = rms_norm(residual). residual and x are [rows, n].
+void add_rms_norm(Stream& stream, const ActTensor& x, const ActTensor& residual, const float* weight, float eps, const ActTensor& y, const ActTensor& quantised = {});
+// y = silu(gate) * up; gate_up [rows, 2n].
+void silu_mul(Stream& stream, const ActTensor& gate_up, const ActTensor& y, const ActTensor& quantised = {});
+
+// y = x w^T + bias, y float32. x as w.input says: float32, or quantised. The pair must have a kernel (ops/linear_table.h).
 void linear(Stream& stream, const ActTensor& x, const Weight& w, const ActTensor& y);
 
 struct RopeKvWrite {
@@ -46,9 +54,6 @@ struct RopeKvWrite {
 // Optional per-head norms of q and k, rotary embedding (pairs i and i + head_dim/2), and the write of k and v into their cells of
 // `layer`, in the pool's storage type (FP8: divided by the head's scale first). Attention reads everything back from there.
 void qk_norm_rope_kv_write(Stream& stream, const RopeKvWrite& args, const kv::KvLayout& layout, void* pool, std::int32_t layer);
-
-// y = silu(gate) * up; gate_up [rows, 2n].
-void silu_mul(Stream& stream, const ActTensor& gate_up, const ActTensor& y);
 
 // y[i] = x[rows[i]]; rows[i] = -1 gives zeros.
 void gather_rows(Stream& stream, const ActTensor& x, const std::int32_t* rows, const ActTensor& y);

@@ -1,7 +1,10 @@
 // What each kernel is told: plain pointers into device memory and sizes. Trivially copyable, so that a launch can be recorded.
 // Shapes are written [rows, columns], row-major and dense unless a stride is named.
 #pragma once
+#include <array>
 #include <cstdint>
+
+#include "ops/tensors.h"
 
 namespace quire::ops {
 
@@ -21,6 +24,20 @@ struct EmbedParams {
   std::int64_t hidden, panel, vocab;
 };
 
+// Where a finished row of float32 goes as FP8, for the linear that reads it. A default one: nowhere.
+struct QuantiseOut {
+  std::uint8_t* values = nullptr;  // [rows, n], and quant.copies() - 1 more, copy_stride apart
+  std::int64_t copy_stride = 0;
+  float* scales = nullptr;         // [rows, quant.row_scales(n)]; nullptr: static
+  InputQuant quant;
+};
+
+struct QuantiseParams {
+  const float* x;  // [rows, n]
+  std::int64_t n;
+  QuantiseOut out;
+};
+
 struct RmsNormParams {
   const float* x;       // [rows, n]
   float* residual;      // [rows, n] or nullptr: residual += x first, and the sum is normalised
@@ -28,6 +45,7 @@ struct RmsNormParams {
   float* y;             // [rows, n]
   std::int64_t n;
   float eps;
+  QuantiseOut out;      // of y
 };
 
 // y[m, n] = sum_k x[m, k] * w[n, k] + bias[n]. Each output is one chain of fused multiply-adds over k = 0, 1, 2, ...: the same bits for
@@ -38,6 +56,24 @@ struct LinearParams {
   const float* bias;  // [n] or nullptr
   float* y;           // [m, ldy]
   std::int64_t m, n, k, ldy;
+};
+
+// The same of FP8 weights. A chain of multiply-adds over each `group` inputs; group after group, y += chain * scale of x * scale of w
+// (products and sum rounded apart); then the bias. Products of two FP8 numbers are exact, so with FP8 inputs every instruction set
+// gives the same bits.
+struct LinearFp8Params {
+  const void* x;          // [m, k]: float32 when `input` is not quantised, else in the weight's encoding, in copies copy_stride apart
+  const float* x_scales;  // [m, x_groups]; nullptr: static, or none
+  const void* w;          // packed panels; no NaN among them
+  const float* w_scales;  // [w_groups][round_up(n, 64)]
+  const float* bias;      // [n] or nullptr
+  float* y;               // [m, n]
+  std::int64_t m, n, k;
+  std::int64_t group, x_groups, w_groups;  // x_groups, w_groups: ceil(k / group), or 1
+  std::int64_t copy_stride;
+  InputQuant input;
+  std::int32_t num_parts;                         // of the weight: part p reads copy input.copy_of(p)
+  std::array<std::int64_t, kMaxParts> first_rows;
 };
 
 // Where a layer's cells are in the pool (kv/store/kv_layout.h), flattened for kernels.
@@ -67,6 +103,7 @@ struct SiluMulParams {
   const float* gate_up;  // [rows, 2 n]: gate, then up
   float* y;              // [rows, n]
   std::int64_t n;
+  QuantiseOut out;       // of y
 };
 
 struct GatherRowsParams {

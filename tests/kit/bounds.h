@@ -8,6 +8,7 @@ using reference::attend_bounds;
 using reference::AttentionBounds;
 using reference::gamma;
 using reference::linear_bounds;
+using reference::linear_scaled_bounds;
 using reference::log_softmax_bounds;
 using reference::Precision;
 using reference::rms_norm_bounds;

@@ -1,0 +1,200 @@
+// linear of FP8 weights on the CPU. A unit is a panel of outputs for up to kUnitRows rows. Weights become floats kChunk inputs at a time, once
+// for all rows of the unit, and each output goes on with its one chain over k (docs/NUMERICS.md, "FP8 weights").
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/linear_fp8_cpu.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "ops/cpu_kernels.h"
+#include "ops/load-inl.h"
+#include "ops/params.h"
+#include "ops/tensors.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace quire::HWY_NAMESPACE {
+
+constexpr std::size_t kFp8Vectors = 4;    // vectors of outputs held at once
+constexpr std::int64_t kUnitRows = 48;    // as ops.cc shares them out
+constexpr std::int64_t kChunk = 64;       // inputs whose weights are floats at a time: 16 KiB. Divides ops::kScaleGroup
+static_assert(ops::kScaleGroup % kChunk == 0);
+// As linear_cpu.cc: weights and sums in registers.
+constexpr int kFp8Rows = HWY_TARGET <= HWY_AVX3 ? 6 : 2;
+
+// `shift`: the power of two by which widened numbers are too small; finite patterns only.
+template <class T>
+constexpr float kFp8Shift = 0x1p8f;
+template <>
+constexpr float kFp8Shift<Fp8E4m3Fnuz> = 0x1p7f;
+
+// The weights of `count` inputs as floats, divided by kFp8Shift when kShifted.
+template <class T, bool kShifted>
+HWY_INLINE void widen_weights(const T* HWY_RESTRICT w, std::int64_t count, float* HWY_RESTRICT out) {
+  const hn::ScalableTag<float> d;
+  for (std::int64_t i = 0; i < count * ops::kPanel; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    const auto v = widen_f16(d, e4m3_half(d, w + i));
+    if constexpr (kShifted) {
+      hn::Store(v, d, out + i);
+    } else {
+      hn::Store(hn::Mul(v, hn::Set(d, kFp8Shift<T>)), d, out + i);
+    }
+  }
+}
+
+// sums[r][v] += x[r][k] * w[k][v], k rising. One slice of kFp8Vectors vectors of outputs.
+template <std::size_t R, class D>
+HWY_INLINE void add_products(D d, const float* HWY_RESTRICT x, std::int64_t ldx, const float* HWY_RESTRICT w, std::int64_t count, float* HWY_RESTRICT sums) {
+  const std::size_t lanes = hn::Lanes(d);
+  hn::Vec<D> sum[R][kFp8Vectors];
+#pragma GCC unroll 8
+  for (std::size_t r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < kFp8Vectors; ++v) sum[r][v] = hn::Load(d, sums + r * ops::kPanel + v * lanes);
+  }
+  for (std::int64_t k = 0; k < count; ++k, w += ops::kPanel) {
+    hn::Vec<D> wv[kFp8Vectors];
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < kFp8Vectors; ++v) wv[v] = hn::Load(d, w + v * lanes);
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < R; ++r) {
+      const auto xv = hn::Set(d, x[static_cast<std::int64_t>(r) * ldx + k]);
+#pragma GCC unroll 4
+      for (std::size_t v = 0; v < kFp8Vectors; ++v) sum[r][v] = hn::MulAdd(xv, wv[v], sum[r][v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (std::size_t r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < kFp8Vectors; ++v) hn::Store(sum[r][v], d, sums + r * ops::kPanel + v * lanes);
+  }
+}
+
+// All outputs of a panel, for 1 to kFp8Rows rows.
+HWY_NOINLINE void add_panel(int rows, const float* x, std::int64_t ldx, const float* w, std::int64_t count, float* sums) {
+  const hn::ScalableTag<float> d;
+  for (std::int64_t c = 0; c < ops::kPanel; c += static_cast<std::int64_t>(hn::Lanes(d) * kFp8Vectors)) {
+    if constexpr (kFp8Rows >= 6) {
+      if (rows == 6) add_products<6>(d, x, ldx, w + c, count, sums + c);
+      if (rows == 5) add_products<5>(d, x, ldx, w + c, count, sums + c);
+      if (rows == 4) add_products<4>(d, x, ldx, w + c, count, sums + c);
+      if (rows == 3) add_products<3>(d, x, ldx, w + c, count, sums + c);
+    }
+    if (rows == 2) add_products<2>(d, x, ldx, w + c, count, sums + c);
+    if (rows == 1) add_products<1>(d, x, ldx, w + c, count, sums + c);
+  }
+}
+
+// A part's share of a panel, for some rows.
+struct Fp8Unit {
+  std::int64_t panel, row, rows;
+  int part;
+  std::int64_t begin, end;  // its outputs within the panel
+};
+
+// Scale of the input's row `row` in group `g`.
+HWY_INLINE float input_scale(const ops::LinearFp8Params& p, const Fp8Unit& u, std::int64_t row, std::int64_t g) {
+  if (p.x_scales != nullptr) return p.x_scales[(u.row + row) * p.x_groups + (p.x_groups == 1 ? 0 : g)];
+  return p.input.quantised() ? p.input.scales[static_cast<std::size_t>(p.input.copy_of(u.part))] : 1.0f;
+}
+
+// total += sum * scale of x * scale of w, each rounded.
+template <class T>
+HWY_INLINE void add_group(const ops::LinearFp8Params& p, const Fp8Unit& u, std::int64_t g, const float* sums, float* totals) {
+  const hn::ScalableTag<float> d;
+  const std::int64_t panels = (p.n + ops::kPanel - 1) / ops::kPanel;
+  const float* w_scales = p.w_scales + ((p.w_groups == 1 ? 0 : g) * panels + u.panel) * ops::kPanel;
+  for (std::int64_t r = 0; r < u.rows; ++r) {
+    // The weights' power of two comes back here: exact, as a chain of FP8 products never underflows.
+    const auto x_scale = hn::Set(d, input_scale(p, u, r, g) * (p.input.quantised() ? kFp8Shift<T> : 1.0f));
+    for (std::int64_t i = r * ops::kPanel, c = 0; c < ops::kPanel; c += static_cast<std::int64_t>(hn::Lanes(d)), i += static_cast<std::int64_t>(hn::Lanes(d)))
+      hn::Store(hn::Add(hn::Load(d, totals + i), hn::Mul(hn::Mul(hn::Load(d, sums + i), x_scale), hn::LoadU(d, w_scales + c))), d, totals + i);
+  }
+}
+
+// Inputs [k, k + count) of the unit's rows onto the sums.
+template <class T>
+HWY_INLINE void add_chunk(const ops::LinearFp8Params& p, const Fp8Unit& u, std::int64_t k, std::int64_t count, const float* w, float* sums) {
+  const hn::ScalableTag<float> d;
+  HWY_ALIGN float x_chunk[kFp8Rows * kChunk];
+  for (std::int64_t r = 0; r < u.rows; r += kFp8Rows) {
+    const std::int64_t rows = std::min<std::int64_t>(kFp8Rows, u.rows - r), first = (u.row + r) * p.k + k;
+    if (!p.input.quantised()) {
+      add_panel(static_cast<int>(rows), static_cast<const float*>(p.x) + first, p.k, w, count, sums + r * ops::kPanel);
+      continue;
+    }
+    const T* x = static_cast<const T*>(p.x) + p.input.copy_of(u.part) * p.copy_stride + first;
+    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d)), full = count - count % lanes;
+    for (std::int64_t i = 0; i < rows; ++i, x += p.k) {
+      float* out = x_chunk + i * kChunk;
+      for (std::int64_t j = 0; j < full; j += lanes) hn::Store(load_f32(d, x + j), d, out + j);
+      for (std::int64_t j = full; j < count; ++j) out[j] = scalar_f32(x[j]);
+    }
+    add_panel(static_cast<int>(rows), x_chunk, kChunk, w, count, sums + r * ops::kPanel);
+  }
+}
+
+template <class T>
+HWY_INLINE void fp8_unit(const ops::LinearFp8Params& p, const Fp8Unit& u) {
+  HWY_ALIGN float w_chunk[kChunk * ops::kPanel];
+  HWY_ALIGN float sums[kUnitRows * ops::kPanel];
+  HWY_ALIGN float totals[kUnitRows * ops::kPanel];
+  const std::size_t bytes = static_cast<std::size_t>(u.rows * ops::kPanel) * sizeof(float);
+  std::memset(totals, 0, bytes);
+  const T* w = static_cast<const T*>(p.w) + u.panel * p.k * ops::kPanel;
+  for (std::int64_t k = 0, g = 0; k < p.k; ++g) {
+    std::memset(sums, 0, bytes);
+    for (const std::int64_t end = std::min(p.k, k + p.group); k < end;) {
+      const std::int64_t count = std::min(kChunk, end - k);
+      if (p.input.quantised()) {
+        widen_weights<T, true>(w + k * ops::kPanel, count, w_chunk);
+      } else {
+        widen_weights<T, false>(w + k * ops::kPanel, count, w_chunk);
+      }
+      add_chunk<T>(p, u, k, count, w_chunk, sums);
+      k += count;
+    }
+    add_group<T>(p, u, g, sums, totals);
+  }
+  for (std::int64_t r = 0; r < u.rows; ++r)
+    for (std::int64_t c = u.begin; c < u.end; ++c) {
+      const std::int64_t output = u.panel * ops::kPanel + c;
+      const float y = totals[r * ops::kPanel + c];
+      p.y[(u.row + r) * p.n + output] = p.bias == nullptr ? y : y + p.bias[output];
+    }
+}
+
+template <class T>
+HWY_INLINE void linear_fp8_units(const ops::LinearFp8Params& p, std::int64_t begin, std::int64_t end) {
+  const std::int64_t panels = (p.n + ops::kPanel - 1) / ops::kPanel;
+  for (std::int64_t unit = begin; unit < end; ++unit) {
+    const std::int64_t panel = unit % panels, first = panel * ops::kPanel, row = unit / panels * kUnitRows, rows = std::min(kUnitRows, p.m - row);
+    const std::int64_t columns = std::min(ops::kPanel, p.n - first);
+    if (p.input.copies() == 1) {
+      fp8_unit<T>(p, Fp8Unit{panel, row, rows, 0, 0, columns});
+      continue;
+    }
+    // A panel on the border of two parts is computed with the input of each.
+    for (int part = 0; part < p.num_parts; ++part) {
+      const std::int64_t part_begin = p.first_rows[static_cast<std::size_t>(part)], part_end = part + 1 < p.num_parts ? p.first_rows[static_cast<std::size_t>(part + 1)] : p.n;
+      const Fp8Unit u{panel, row, rows, part, std::max<std::int64_t>(0, part_begin - first), std::min(columns, part_end - first)};
+      if (u.begin < u.end) fp8_unit<T>(p, u);
+    }
+  }
+}
+
+void linear_e4m3(const void* p, std::int64_t b, std::int64_t e) { linear_fp8_units<Fp8E4m3>(*static_cast<const ops::LinearFp8Params*>(p), b, e); }
+void linear_e4m3fnuz(const void* p, std::int64_t b, std::int64_t e) { linear_fp8_units<Fp8E4m3Fnuz>(*static_cast<const ops::LinearFp8Params*>(p), b, e); }
+
+}  // namespace quire::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace quire::ops {
+HWY_EXPORT(linear_e4m3);
+HWY_EXPORT(linear_e4m3fnuz);
+void cpu_linear_e4m3(const void* p, std::int64_t b, std::int64_t e) { HWY_DYNAMIC_DISPATCH(linear_e4m3)(p, b, e); }
+void cpu_linear_e4m3fnuz(const void* p, std::int64_t b, std::int64_t e) { HWY_DYNAMIC_DISPATCH(linear_e4m3fnuz)(p, b, e); }
+}  // namespace quire::ops
+#endif
