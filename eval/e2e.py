@@ -13,6 +13,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import results  # noqa: E402
+import web_driver  # noqa: E402
 from server_process import Server, ServerError  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -132,6 +133,12 @@ def normal_server(run: Run) -> None:
             return status == 0, tail.rsplit(" | ", 1)[-1]
         if not run.sanitized:
             run.check("busy_core", busy_core)
+
+        def page():
+            status, tail = run.command("page", [sys.executable, str(ROOT / "eval" / "page_check.py"), server.url, str(run.out / "page")], 400)
+            return status == 0, tail
+        if web_driver.available():
+            run.check("page", page)
         run.check("plan_matches", lambda: plan_matches(server))
         run.check("clean_stop", lambda: stopped_cleanly(server))
 

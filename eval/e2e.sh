@@ -5,5 +5,6 @@ set -euo pipefail
 QUIRE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=tools/setup.sh
 . "$QUIRE_ROOT/tools/setup.sh"
+require_packages end-to-end
 python_environment
 exec "$QUIRE_ROOT/build/venv/bin/python" "$QUIRE_ROOT/eval/e2e.py" "$@"

@@ -28,6 +28,7 @@ struct Model {
   bool priority_scheduling = false;  // false: a priority other than 0 is refused
   std::string root;                  // the model argument, for /v1/models
   std::vector<std::string> relaxed;  // --relaxed items in force, shown in /v1/models
+  std::string serving_json = "{}";    // what runs, for /quire/serving
   std::string kv_scales_json = "{}";  // the scale ledger, for /quire/scales
 };
 

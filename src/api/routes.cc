@@ -8,6 +8,9 @@ namespace {
 using enum Action;
 
 constexpr std::array kRoutes = {
+    Route{"/", kGet, kPage, true},
+    Route{"/quire/page.css", kGet, kPage, true},
+    Route{"/quire/page.js", kGet, kPage, true},
     Route{"/health", kGet, kHealth, true},
     Route{"/ready", kGet, kReady, true},
     Route{"/ping", kGet | kPost, kHealth, true},
@@ -16,6 +19,7 @@ constexpr std::array kRoutes = {
     Route{"/metrics", kGet, kMetrics},
     Route{"/v1/models", kGet, kModels},
     Route{"/quire/scales", kGet, kKvScales},
+    Route{"/quire/serving", kGet, kServing},
     Route{"/v1/completions", kPost, kCompletions},
     Route{"/v1/chat/completions", kPost, kChat},
     Route{"/tokenize", kPost, kTokenize},

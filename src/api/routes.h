@@ -7,7 +7,7 @@
 
 namespace quire::api {
 
-enum class Action : std::uint8_t { kHealth, kReady, kVersion, kLoad, kMetrics, kModels, kKvScales, kCompletions, kChat, kTokenize, kDetokenize, kTokenizerInfo, kOtherTask };
+enum class Action : std::uint8_t { kHealth, kReady, kVersion, kLoad, kMetrics, kModels, kKvScales, kServing, kPage, kCompletions, kChat, kTokenize, kDetokenize, kTokenizerInfo, kOtherTask };
 enum Method : unsigned { kGet = 1, kPost = 2 };
 
 struct Route {

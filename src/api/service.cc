@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "engine/health.h"
 #include "engine/metrics.h"
+#include "page/page.h"
 
 namespace quire::api {
 namespace {
@@ -39,6 +40,20 @@ Reply version_reply() {
   out.field("version", QUIRE_VERSION);
   out.end_object();
   return json_reply(out.take());
+}
+
+// One of the page's files. A browser asks again each time, so that a new server never runs with an old page.
+Reply page_reply(std::string_view path) {
+  const page::File* file = page::find_file(path);
+  QUIRE_CHECK(file != nullptr) << path << " has a route and no file";
+  Reply reply;
+  reply.content_type = file->content_type;
+  reply.body = file->bytes;
+  reply.headers = {{"Cache-Control", "no-cache"},
+                   {"Content-Security-Policy", std::string(page::kContentSecurityPolicy)},
+                   {"Referrer-Policy", "no-referrer"},
+                   {"X-Content-Type-Options", "nosniff"}};
+  return reply;
 }
 
 }  // namespace
@@ -98,6 +113,7 @@ Opening Service::dispatch(const Call& call) const {
       if (metrics_ != nullptr) reply.body = metrics_->render();
       return reply;
     }
+    case Action::kPage: return page_reply(call.route->path);
     case Action::kOtherTask:
       return error_reply(Error{ErrorCode::kUnsupported, "The model does not support the API " + std::string(call.route->path) + "; it generates text (/v1/completions, /v1/chat/completions)", {}});
     default: break;
@@ -108,6 +124,7 @@ Opening Service::dispatch(const Call& call) const {
     return error_reply(Error{ErrorCode::kUnavailable, "The server is not ready: " + progress, {}});
   }
   if (action == Action::kModels) return list_models(*model, settings_, created_);
+  if (action == Action::kServing) return json_reply(model->serving_json);
   if (action == Action::kKvScales) return json_reply(model->kv_scales_json);
   if (action == Action::kTokenizerInfo) return to_opening(tokenizer_info(*model, settings_));
   return read_request(call, model);

@@ -19,10 +19,7 @@ constexpr std::size_t kLabelWidth = 11;
 
 std::string n(std::int64_t value) { return std::to_string(value); }
 
-std::string line(std::string label, const std::string& text) {
-  label.resize(std::max(label.size() + 1, kLabelWidth), ' ');
-  return label + text + "\n";
-}
+using Lines = std::vector<BannerLine>;
 
 std::string model_line(const config::ResolvedConfig& c) {
   const model::ModelSpec& m = c.model;
@@ -76,13 +73,12 @@ std::string layer_kinds(const model::ModelSpec& spec) {
   return out;
 }
 
-std::string attention_lines(const model::ModelSpec& spec, const attention::Selection& s) {
+void add_attention(const model::ModelSpec& spec, const attention::Selection& s, Lines& out) {
   const auto name = [](const attention::BackendCaps* row) { return std::string(row->name); };
-  std::string out = line("attention", layer_kinds(spec) + ": decode " + name(s.set.decode) + ", extend " + name(s.set.extend) + ", prefill " + name(s.set.prefill) + "; chosen by " +
-                                          (s.chosen_by.empty() ? "the table's order" : s.chosen_by));
+  out.emplace_back("attention", layer_kinds(spec) + ": decode " + name(s.set.decode) + ", extend " + name(s.set.extend) + ", prefill " + name(s.set.prefill) + "; chosen by " +
+                                     (s.chosen_by.empty() ? "the table's order" : s.chosen_by));
   for (const attention::Candidate& c : s.candidates)
-    if (c.row != s.set.decode && c.row != s.set.extend && c.row != s.set.prefill) out += line("", "not " + name(c.row) + ": " + short_reason(c));
-  return out;
+    if (c.row != s.set.decode && c.row != s.set.extend && c.row != s.set.prefill) out.emplace_back("", "not " + name(c.row) + ": " + short_reason(c));
 }
 
 // "1, 2, 4, 8, 16, ... 248, 256 (35)": all of a short list, both ends of a long one.
@@ -110,31 +106,42 @@ std::string server_line(const config::HttpSettings& h) {
   return address + ", " + (h.api_keys.empty() ? "no API key" : n(static_cast<std::int64_t>(h.api_keys.size())) + (h.api_keys.size() == 1 ? " API key" : " API keys"));
 }
 
-std::string adjustment_line(const Adjustment& a) { return line(a.severity == Adjustment::Severity::kWarning ? "warning" : "note", a.flag + " " + a.text); }
+BannerLine adjustment_line(const Adjustment& a) { return {a.severity == Adjustment::Severity::kWarning ? "warning" : "note", a.flag + " " + a.text}; }
 
 }  // namespace
 
-std::string banner(const BannerInputs& in) {
+std::vector<BannerLine> banner_lines(const BannerInputs& in) {
   const config::ResolvedConfig& c = in.config;
   const config::EngineSettings& e = c.engine;
   const SchedulerConfig& s = e.scheduler;
-  std::string out = line("quire", std::string(in.version));
-  out += line("device", in.device.family + ": " + in.device.name + ", " + n(e.num_threads) + " threads, kernels for " + std::string(in.instruction_set));
-  out += line("model", model_line(c));
-  out += line("weights", std::string(dtype_name(e.dtype)) + " (checkpoint " + dtype_name(c.model.dtype) + "), load format " + config::load_format_name(e.load_format));
-  out += line("KV cache", cache_line(c));
-  out += line("limits", limits_line(c));
-  out += line("scheduler", std::string(s.policy == SchedulingPolicy::kPriority ? "priority" : "fcfs") + ", chunked prefill " + (s.enable_chunked_prefill ? "on" : "off") + ", steps in flight " + n(s.depth));
-  out += attention_lines(c.model, in.setup.selection);
-  out += line("graphs", graphs_line(in.setup.graphs));
-  if (in.server == BannerInputs::Server::kListens) out += line("server", server_line(c.http));
-  for (const std::string& name : e.relaxed) out += line("RELAXED", name);
+  Lines out;
+  out.emplace_back("quire", std::string(in.version));
+  out.emplace_back("device", in.device.family + ": " + in.device.name + ", " + n(e.num_threads) + " threads, kernels for " + std::string(in.instruction_set));
+  out.emplace_back("model", model_line(c));
+  out.emplace_back("weights", std::string(dtype_name(e.dtype)) + " (checkpoint " + dtype_name(c.model.dtype) + "), load format " + config::load_format_name(e.load_format));
+  out.emplace_back("KV cache", cache_line(c));
+  out.emplace_back("limits", limits_line(c));
+  out.emplace_back("scheduler", std::string(s.policy == SchedulingPolicy::kPriority ? "priority" : "fcfs") + ", chunked prefill " + (s.enable_chunked_prefill ? "on" : "off") + ", steps in flight " + n(s.depth));
+  add_attention(c.model, in.setup.selection, out);
+  out.emplace_back("graphs", graphs_line(in.setup.graphs));
+  if (in.server == BannerInputs::Server::kListens) out.emplace_back("server", server_line(c.http));
+  for (const std::string& name : e.relaxed) out.emplace_back("RELAXED", name);
   std::string arguments;
   for (const auto& [name, value] : c.non_default_args) arguments += (arguments.empty() ? "" : " ") + name + "=" + value;
-  if (!arguments.empty()) out += line("arguments", arguments);
-  for (const attention::Fallback& f : in.setup.selection.fallbacks) out += line("warning", "attention " + f.to + " instead of " + f.from + ": " + f.why);
-  for (const Adjustment& a : c.adjustments) out += adjustment_line(a);
-  for (const Adjustment& a : in.setup.graphs.notes) out += adjustment_line(a);
+  if (!arguments.empty()) out.emplace_back("arguments", arguments);
+  for (const attention::Fallback& f : in.setup.selection.fallbacks) out.emplace_back("warning", "attention " + f.to + " instead of " + f.from + ": " + f.why);
+  for (const Adjustment& a : c.adjustments) out.push_back(adjustment_line(a));
+  for (const Adjustment& a : in.setup.graphs.notes) out.push_back(adjustment_line(a));
+  return out;
+}
+
+std::string banner(const BannerInputs& in) {
+  std::string out;
+  for (const BannerLine& line : banner_lines(in)) {
+    std::string label = line.label;
+    label.resize(std::max(label.size() + 1, kLabelWidth), ' ');
+    out += label + line.text + "\n";
+  }
   return out;
 }
 

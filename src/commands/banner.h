@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "commands/run_setup.h"
 #include "config/resolved.h"
@@ -20,7 +21,12 @@ struct BannerInputs {
   enum class Server : std::uint8_t { kNone, kListens } server = Server::kNone;
 };
 
-// Lines end in '\n'; those that a user should look at begin with "warning" or "RELAXED".
+// A continuation of the line before has an empty label; "warning", "note", "RELAXED": what a user should look at.
+struct BannerLine {
+  std::string label, text;
+};
+[[nodiscard]] std::vector<BannerLine> banner_lines(const BannerInputs& inputs);
+// The same as text. Lines end in '\n'; those that a user should look at begin with "warning" or "RELAXED".
 [[nodiscard]] std::string banner(const BannerInputs& inputs);
 
 }  // namespace quire::commands

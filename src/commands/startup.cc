@@ -1,5 +1,7 @@
 #include "commands/startup.h"
 
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
 #include <cstdio>
 
@@ -142,6 +144,19 @@ void log_banner(const Prepared& p, BannerInputs::Server server) {
   log_lines(banner({.config = p.config, .setup = p.setup, .device = device, .version = kVersion, .instruction_set = ops::cpu_isa(), .server = server}));
 }
 
+std::string serving_json(const Prepared& p) {
+  const device::DeviceProfile device = device::read_cpu_profile();
+  boost::json::array facts, rejected, notes;
+  for (const BannerLine& line : banner_lines({.config = p.config, .setup = p.setup, .device = device, .version = kVersion, .instruction_set = ops::cpu_isa()})) {
+    const bool noted = line.label == "warning" || line.label == "note" || line.label == "RELAXED";
+    if (noted) notes.emplace_back(line.label + ": " + line.text);
+    else if (line.label.empty()) rejected.emplace_back(line.text);
+    else if (line.label != "arguments") facts.push_back({boost::json::string(line.label), boost::json::string(line.text)});
+  }
+  const boost::json::object out{{"model", p.config.api.served_names.front()}, {"chat", p.chat_template != nullptr}, {"facts", std::move(facts)}, {"rejected", std::move(rejected)}, {"notes", std::move(notes)}};
+  return boost::json::serialize(out);
+}
+
 int print_config(std::string_view command, const config::Options& options, const config::ResolvedConfig& config) {
   return print_answer(command, options.boolean("json") ? boost::json::serialize(config::config_json(config)) + "\n" : config::config_text(config));
 }
@@ -196,6 +211,7 @@ std::shared_ptr<const api::Model> api_model(const Prepared& prepared, const Load
                                                        .relaxed = c.engine.relaxed});
   if (loaded != nullptr) {
     model->engine = loaded->engine();
+    model->serving_json = serving_json(prepared);
     model->kv_scales_json = boost::json::serialize(model::scale_ledger_json(loaded->scales()));
   }
   return model;

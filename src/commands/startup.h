@@ -58,6 +58,9 @@ struct Prepared {
 // Model files, tokenizer, resolution, selection. An error lists what is wrong with any of them.
 [[nodiscard]] Result<Prepared> prepare(const config::Options& options, StartupTimeline& timeline);
 
+// {"model", "chat": it has a template, "facts": [[name, text]], "rejected": attention rows that do not run, "notes": warnings and
+// adjustments}: the banner without the command's arguments and the server's address, for GET /quire/serving and the page that shows it.
+[[nodiscard]] std::string serving_json(const Prepared& prepared);
 void log_banner(const Prepared& prepared, BannerInputs::Server server);
 // "1.234 s"
 [[nodiscard]] std::string seconds_text(double seconds);

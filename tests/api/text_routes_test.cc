@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
 
 #include "api/api_bench.h"
+#include "page/page.h"
 
 namespace quire::api::test {
 namespace {
@@ -49,6 +51,24 @@ TEST(TextRoutes, TokenizerInfoOnlyWithTheFlag) {
   EXPECT_EQ(facts.at("eos_token").as_string(), "<|endoftext|>");
   EXPECT_NE(std::string(facts.at("chat_template").as_string()).find("im_start"), std::string::npos);
   EXPECT_TRUE(facts.contains("tokenizer_class"));
+}
+
+TEST(TextRoutes, ThePageNeedsNoModelAndMayTalkToThisServerAlone) {
+  Service service(config::ApiSettings{.served_names = {"gsm-tiny"}}, nullptr, nullptr);
+  for (const page::File& file : page::files()) {
+    const RouteMatch match = find_route("GET", file.path);
+    ASSERT_TRUE(match.method_allowed) << file.path;
+    EXPECT_TRUE(match.route->open) << file.path;
+    const Opening opening = service.open(Call{.route = match.route});
+    const auto* reply = std::get_if<Reply>(&opening);
+    ASSERT_NE(reply, nullptr);
+    EXPECT_EQ(reply->status, 200);
+    EXPECT_EQ(reply->content_type, file.content_type);
+    EXPECT_GT(reply->body.size(), 1000u) << file.path;
+    EXPECT_EQ(reply->body.find("http://") == std::string::npos, file.path != "/quire/page.js") << file.path << ": only the namespace of SVG is an address";
+    EXPECT_EQ(reply->body.find("https://"), std::string::npos) << file.path;
+    EXPECT_NE(std::ranges::find(reply->headers, std::pair<std::string, std::string>("Content-Security-Policy", page::kContentSecurityPolicy)), reply->headers.end());
+  }
 }
 
 TEST(TextRoutes, TextsAreBoundedBeforeTheyAreRead) {

@@ -153,7 +153,7 @@ TEST(HostileLog, LongAndStrangeUrlsAreCutAndEscaped) {
   ::testing::internal::CaptureStdout();  // spdlog's default logger
   const std::string long_path = "/" + std::string(9000, 'p');
   EXPECT_EQ(bench.ask(get(long_path)).status, 404);
-  EXPECT_EQ(bench.ask(std::string(9000, 'M') + " / HTTP/1.1\r\nHost: x\r\n\r\n").status, 404);
+  EXPECT_EQ(bench.ask(std::string(9000, 'M') + " /nowhere HTTP/1.1\r\nHost: x\r\n\r\n").status, 404);
   EXPECT_EQ(bench.ask("GET /a\xff\x80 HTTP/1.1\r\nHost: x\r\n\r\n").status, 404);
   bench.expect_healthy_and_quiet();
   const std::string log = ::testing::internal::GetCapturedStdout();

@@ -57,12 +57,12 @@ TEST(Routes, UnknownPathsAndMethods) {
   EXPECT_TRUE(head.raw().ends_with("\r\n\r\n")) << "an answer to HEAD has no body";
 }
 
-TEST(Routes, EveryRouteButHealthNeedsTheKey) {
+TEST(Routes, EveryRouteButHealthAndThePagesFilesNeedsTheKey) {
   HttpBenchOptions options = quick_options();
   options.http.api_keys = {"first", "second"};
   HttpBench bench(options);
   for (const api::Route& route : api::routes()) {
-    const bool open = route.path == "/health" || route.path == "/ping" || route.path == "/ready";
+    const bool open = route.path == "/health" || route.path == "/ping" || route.path == "/ready" || route.action == api::Action::kPage;
     for (const char* headers : {"", "Authorization: Bearer wrong\r\n", "Authorization: Bearer \r\n", "Authorization: first\r\n"}) {
       const Answer answer = bench.ask(request_for(route, headers));
       EXPECT_EQ(answer.status == 401, !open) << route.path << " " << headers;
