@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Checks of the tree that no compiler makes: check_tree.py budgets|paths|links [ROOT]. Exit status 1 when something is wrong.
+"""Checks of the tree that no compiler makes: check_tree.py budgets|paths|links|output [ROOT]. Exit status 1 when something is wrong.
 
 budgets  lines per file and per function of src/ and reference/: a report of what is over the house's aim, an error over the hard limit
 paths    no absolute path of one machine and no package registry's host name in any text file
 links    every relative link, and every file named in backquotes, of the Markdown files exists
+output   only src/commands/console.cc writes standard output: results go out whole and their write errors end the command
 """
 import pathlib
 import re
@@ -118,8 +119,30 @@ def check_links(root: pathlib.Path) -> list[str]:
     return errors
 
 
+OUTPUT_WRITER = "src/commands/console.cc"
+# Whatever names the stream, its descriptor, or writes to it without a name.
+OUTPUT_WORDS = re.compile(r"\b(?:STDOUT_FILENO|stdout|cout|wcout|v?printf|puts|putchar|print(?:ln)?!)(?![\w])|\bstd::print(?:ln)?\b|(?<![.>])\b(?:write|dprintf)\(\s*1\s*,")
+
+
+def without_comments(text: str) -> str:
+    """Comments and the contents of strings made empty; line numbers stay."""
+    kept = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
+    return kept.sub(lambda m: '""' if m.group(0).startswith('"') else "\n" * m.group(0).count("\n"), text)
+
+
+def check_output(root: pathlib.Path) -> list[str]:
+    errors = []
+    for name in tracked(root):
+        if not name.startswith(("src/", "reference/")) or pathlib.PurePath(name).suffix not in FILE_LIMITS or name == OUTPUT_WRITER:
+            continue
+        for number, line in enumerate(without_comments((root / name).read_text(errors="replace")).splitlines(), 1):
+            if match := OUTPUT_WORDS.search(line):
+                errors.append(f"{name}:{number}: '{match.group(0)}': standard output is written by {OUTPUT_WRITER} alone")
+    return errors
+
+
 def main() -> int:
-    checks = {"budgets": check_budgets, "paths": check_paths, "links": check_links}
+    checks = {"budgets": check_budgets, "paths": check_paths, "links": check_links, "output": check_output}
     if len(sys.argv) not in (2, 3) or sys.argv[1] not in checks:
         sys.exit(f"usage: check_tree.py {'|'.join(checks)} [ROOT]")
     root = pathlib.Path(sys.argv[2] if len(sys.argv) == 3 else pathlib.Path(__file__).resolve().parent.parent)

@@ -11,7 +11,7 @@ class ChatWire final : public Wire {
  public:
   explicit ChatWire(std::size_t num_choices) : begun_(num_choices, false) {}
 
-  std::string body(const Generation& generation, const std::vector<Delta>& deltas) override {
+  std::string body(const GenerationView& generation, const std::vector<Delta>& deltas) override {
     JsonOut out;
     out.begin_object();
     write_head(out, generation, "chat.completion");
@@ -34,7 +34,7 @@ class ChatWire final : public Wire {
     return out.take();
   }
 
-  void chunk(std::string& events, const Generation& generation, std::size_t index, const Delta& delta, Part part) override {
+  void chunk(std::string& events, const GenerationView& generation, std::size_t index, const Delta& delta, Part part) override {
     if (!begun_[index]) {
       begun_[index] = true;
       write_opening(events, generation, index);
@@ -55,7 +55,7 @@ class ChatWire final : public Wire {
     end_chunk(events, out, generation);
   }
 
-  void usage_chunk(std::string& events, const Generation& generation) override {
+  void usage_chunk(std::string& events, const GenerationView& generation) override {
     JsonOut out = begin_chunk(generation);
     out.end_array();
     out.key("usage");
@@ -65,7 +65,7 @@ class ChatWire final : public Wire {
   }
 
  private:
-  static JsonOut begin_chunk(const Generation& generation) {
+  static JsonOut begin_chunk(const GenerationView& generation) {
     JsonOut out;
     out.begin_object();
     write_head(out, generation, "chat.completion.chunk");
@@ -73,7 +73,7 @@ class ChatWire final : public Wire {
     out.begin_array();
     return out;
   }
-  static void end_chunk(std::string& events, JsonOut& out, const Generation& generation) {
+  static void end_chunk(std::string& events, JsonOut& out, const GenerationView& generation) {
     out.end_array();
     if (generation.spec().continuous_usage) {
       out.key("usage");
@@ -84,13 +84,13 @@ class ChatWire final : public Wire {
   }
 
   // The role comes first and alone; with echo the last message's text follows it.
-  static void write_opening(std::string& events, const Generation& generation, std::size_t index) {
+  static void write_opening(std::string& events, const GenerationView& generation, std::size_t index) {
     const GenerationSpec& spec = generation.spec();
     write_opening_delta(events, generation, index, Role::kShow, "");
     if (spec.echo && !spec.prompts.front().text.empty()) write_opening_delta(events, generation, index, Role::kLeaveOut, spec.prompts.front().text);
   }
   enum class Role : unsigned char { kLeaveOut, kShow };
-  static void write_opening_delta(std::string& events, const Generation& generation, std::size_t index, Role role, const std::string& content) {
+  static void write_opening_delta(std::string& events, const GenerationView& generation, std::size_t index, Role role, const std::string& content) {
     const GenerationSpec& spec = generation.spec();
     JsonOut out = begin_chunk(generation);
     out.begin_object();
@@ -119,7 +119,7 @@ class ChatWire final : public Wire {
     else write_chat_logprobs(out, delta.logprobs, *spec.sampling.params.logprobs, TokenText(*spec.model->tokenizer, spec.sampling.spelling));
   }
 
-  static void write_choice(JsonOut& out, const Generation& generation, std::size_t index, const Delta& delta) {
+  static void write_choice(JsonOut& out, const GenerationView& generation, std::size_t index, const Delta& delta) {
     const GenerationSpec& spec = generation.spec();
     out.begin_object();
     out.field("index", index);

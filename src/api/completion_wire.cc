@@ -13,7 +13,7 @@ class CompletionWire final : public Wire {
  public:
   explicit CompletionWire(std::size_t num_choices) : places_(num_choices) {}
 
-  std::string body(const Generation& generation, const std::vector<Delta>& deltas) override {
+  std::string body(const GenerationView& generation, const std::vector<Delta>& deltas) override {
     JsonOut out;
     out.begin_object();
     write_head(out, generation, "text_completion");
@@ -30,7 +30,7 @@ class CompletionWire final : public Wire {
     return out.take();
   }
 
-  void chunk(std::string& events, const Generation& generation, std::size_t index, const Delta& delta, Part part) override {
+  void chunk(std::string& events, const GenerationView& generation, std::size_t index, const Delta& delta, Part part) override {
     JsonOut out;
     out.begin_object();
     write_head(out, generation, "text_completion");
@@ -45,7 +45,7 @@ class CompletionWire final : public Wire {
     append_event(events, out.text());
   }
 
-  void usage_chunk(std::string& events, const Generation& generation) override {
+  void usage_chunk(std::string& events, const GenerationView& generation) override {
     JsonOut out;
     out.begin_object();
     write_head(out, generation, "text_completion");
@@ -64,7 +64,7 @@ class CompletionWire final : public Wire {
     std::int64_t offset = 0;  // characters
   };
 
-  void write_choice(JsonOut& out, const Generation& generation, std::size_t index, const Delta& delta, Part part) {
+  void write_choice(JsonOut& out, const GenerationView& generation, std::size_t index, const Delta& delta, Part part) {
     const GenerationSpec& spec = generation.spec();
     const Choice& choice = generation.choice(index);
     const Prompt& prompt = generation.prompt_of(index);
@@ -87,7 +87,7 @@ class CompletionWire final : public Wire {
     out.end_object();
   }
 
-  void write_logprobs(JsonOut& out, const Generation& generation, std::size_t index, const Delta& delta, bool first) {
+  void write_logprobs(JsonOut& out, const GenerationView& generation, std::size_t index, const Delta& delta, bool first) {
     const GenerationSpec& spec = generation.spec();
     const std::vector<TokenLogprobs>& prompt_entries = generation.choice(index).prompt_logprobs();
     std::vector<ScoredToken> tokens;

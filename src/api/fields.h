@@ -47,9 +47,9 @@ struct FieldRule {
 };
 
 struct FieldLimits {
-  std::int32_t max_n = 128;
-  std::int32_t max_logprobs = 20;  // -1: the vocabulary
-  std::int32_t max_stops = 64;
+  std::int32_t max_n = 0;
+  std::int32_t max_logprobs = 0;  // -1: the vocabulary
+  std::int32_t max_stops = 0;
   std::int32_t vocab_size = 0;
 };
 

@@ -2,7 +2,7 @@
 #include <array>
 
 #include "api/fields.h"
-#include "scheduler/sampling_ranges.h"
+#include "base/sampling_ranges.h"
 
 namespace quire::api {
 namespace {
@@ -15,9 +15,9 @@ constexpr unsigned kAll = kCompletions | kChat | kTokenize | kDetokenize;
 constexpr std::string_view kNoStructure = "structured output is not built yet";
 using sampling_range::kInt32Max;
 
-constexpr FieldRule sampling(const SamplingRange& range) {
-  return {.name = range.name,
-          .endpoints = kGenerate,
+constexpr FieldRule sampling(const SamplingRange& range, unsigned endpoints = kGenerate, std::string_view name = {}) {
+  return {.name = name.empty() ? range.name : name,
+          .endpoints = endpoints,
           .type = range.number == SamplingRange::Number::kInteger ? kInteger : kNumber,
           .text = range.text,
           .low = range.low,
@@ -48,8 +48,9 @@ constexpr std::array kRules = {
     FieldRule{.name = "allowed_token_ids", .endpoints = kGenerate, .type = kIntegers},
     FieldRule{.name = "bad_words", .endpoints = kGenerate, .type = kStrings},
     // When it ends.
-    FieldRule{.name = "max_tokens", .endpoints = kGenerate, .type = kInteger, .text = "1 to 2147483647 (0 only with echo)", .low = 0, .high = kInt32Max},
-    FieldRule{.name = "max_completion_tokens", .endpoints = kChat, .type = kInteger, .text = "1 to 2147483647", .low = 0, .high = kInt32Max},
+    sampling(sampling_range::kMaxTokensOrEcho, kCompletions),
+    sampling(sampling_range::kMaxTokens, kChat),
+    sampling(sampling_range::kMaxTokens, kChat, "max_completion_tokens"),
     FieldRule{.name = "min_tokens", .endpoints = kGenerate, .type = kInteger, .text = "0 to 2147483647", .low = 0, .high = kInt32Max},
     FieldRule{.name = "stop", .endpoints = kGenerate, .type = kStrings, .cap = Cap::kMaxStops},
     FieldRule{.name = "stop_token_ids", .endpoints = kGenerate, .type = kIntegers},

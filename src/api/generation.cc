@@ -28,18 +28,20 @@ ChoiceSpec choice_spec(const GenerationSpec& spec) {
 
 }  // namespace
 
-Generation::Generation(Kind kind, GenerationSpec spec) : spec_(std::move(spec)) {
+GenerationView::GenerationView(GenerationSpec spec) : spec_(std::move(spec)) {
   const auto n = static_cast<std::size_t>(spec_.sampling.n);
   QUIRE_CHECK(!spec_.prompts.empty() && spec_.max_tokens.size() == spec_.prompts.size());
   const ChoiceSpec each = choice_spec(spec_);
   choices_.resize(spec_.prompts.size() * n);
   for (std::size_t i = 0; i < choices_.size(); ++i) choices_[i].choice = std::make_unique<Choice>(each, spec_.prompts[i / n].tokens);
-  wire_ = kind == Kind::kCompletion ? make_completion_wire(choices_.size()) : make_chat_wire(choices_.size());
 }
+
+Generation::Generation(Kind kind, GenerationSpec spec)
+    : GenerationView(std::move(spec)), wire_(kind == Kind::kCompletion ? make_completion_wire(num_choices()) : make_chat_wire(num_choices())) {}
 
 Generation::~Generation() { cancel(); }
 
-const Prompt& Generation::prompt_of(std::size_t choice_index) const { return spec_.prompts[choice_index / static_cast<std::size_t>(spec_.sampling.n)]; }
+const Prompt& GenerationView::prompt_of(std::size_t choice_index) const { return spec_.prompts[choice_index / static_cast<std::size_t>(spec_.sampling.n)]; }
 
 Status Generation::submit(Mailbox& mailbox) {
   mailbox_ = &mailbox;
@@ -165,7 +167,7 @@ bool Generation::reply_is_large() const {
   return entries > kLargeEntries;
 }
 
-void Generation::write_usage(JsonOut& out) const {
+void GenerationView::write_usage(JsonOut& out) const {
   std::int64_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
   for (const Prompt& prompt : spec_.prompts) prompt_tokens += static_cast<std::int64_t>(prompt.tokens.size());
   for (const Slot& slot : choices_) completion_tokens += slot.choice->num_tokens();

@@ -37,7 +37,29 @@ struct GenerationSpec {
   std::string role;                          // chat: of the answer
 };
 
-class Generation {
+// What a Wire (wire.h) sees of a Generation: the request, and its choices as they are now.
+class GenerationView {
+ public:
+  [[nodiscard]] const GenerationSpec& spec() const { return spec_; }
+  [[nodiscard]] const Choice& choice(std::size_t index) const { return *choices_[index].choice; }
+  [[nodiscard]] std::size_t num_choices() const { return choices_.size(); }
+  [[nodiscard]] const Prompt& prompt_of(std::size_t choice_index) const;
+  // {"prompt_tokens",...}; over all choices.
+  void write_usage(JsonOut& out) const;
+
+ protected:
+  struct Slot {
+    std::unique_ptr<Choice> choice;
+    RequestId request;           // none() when it has no events to come
+    bool announced_finish = false;
+  };
+  explicit GenerationView(GenerationSpec spec);
+
+  GenerationSpec spec_;
+  std::vector<Slot> choices_;
+};
+
+class Generation : private GenerationView {
  public:
   enum class Kind : unsigned char { kCompletion, kChat };
   Generation(Kind kind, GenerationSpec spec);
@@ -65,21 +87,8 @@ class Generation {
   // For the log: "stop", "length", "2 x stop, 1 x length", "error: ...".
   [[nodiscard]] std::string outcome() const;
 
-  // For Wire (wire.h).
-  [[nodiscard]] const GenerationSpec& spec() const { return spec_; }
-  [[nodiscard]] const Choice& choice(std::size_t index) const { return *choices_[index].choice; }
-  [[nodiscard]] std::size_t num_choices() const { return choices_.size(); }
-  [[nodiscard]] const Prompt& prompt_of(std::size_t choice_index) const;
-  // {"prompt_tokens",...}; over all choices, as of now.
-  void write_usage(JsonOut& out) const;
-
  private:
   friend class Mailbox;
-  struct Slot {
-    std::unique_ptr<Choice> choice;
-    RequestId request;           // none() when it has no events to come
-    bool announced_finish = false;
-  };
   using EndKnownBy = engine::GenerateRequest::EndKnownBy;
   [[nodiscard]] EndKnownBy end_known_by() const;
   void on_event(std::size_t index, engine::RequestEvent event);
@@ -89,9 +98,7 @@ class Generation {
   void fail(const Error& error);
   void finish_stream();
 
-  GenerationSpec spec_;
   std::unique_ptr<Wire> wire_;
-  std::vector<Slot> choices_;
   Mailbox* mailbox_ = nullptr;
   std::string events_;
   std::optional<Error> error_;

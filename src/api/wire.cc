@@ -34,8 +34,8 @@ void write_token_ids(JsonOut& out, const char* field, const std::vector<TokenId>
   out.end_array();
 }
 
-void write_head(JsonOut& out, const Generation& generation, const char* object) {
-  out.field("id", generation.id());
+void write_head(JsonOut& out, const GenerationView& generation, const char* object) {
+  out.field("id", generation.spec().id);
   out.field("object", object);
   out.field("created", generation.spec().created);
   out.field("model", generation.spec().model_name);

@@ -8,6 +8,7 @@
 #include "attention/select.h"
 #include "base/log.h"
 #include "base/suggest.h"
+#include "base/text.h"
 #include "commands/console.h"
 #include "config/machine.h"
 #include "config/problems.h"
@@ -22,12 +23,6 @@ using attention::BackendCaps;
 constexpr std::string_view kCommand = "bench attention";
 constexpr std::string_view kDevice = "cpu";
 constexpr std::int64_t kMemoryShare = 10;  // one part in so many of the free memory stays free
-
-std::string upper(std::string name) {
-  for (char& c : name)
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  return name;
-}
 
 Result<std::vector<const BackendCaps*>> chosen_backends(const std::string& asked) {
   std::vector<const BackendCaps*> out;

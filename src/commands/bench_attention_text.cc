@@ -1,8 +1,8 @@
 // A bench's results for people, programs and pictures. Pure functions.
 #include <boost/json/array.hpp>
 #include <cmath>
-#include <cstdio>
 
+#include "base/text.h"
 #include "commands/bench_attention.h"
 #include "commands/version.h"
 
@@ -10,12 +10,6 @@ namespace quire::commands {
 namespace {
 
 namespace json = boost::json;
-
-std::string number(const char* format, double value) {
-  char text[48];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
 
 const char* status_of(const AttentionResult& r) {
   if (r.verdict.has_value() && !r.verdict->passed) return "wrong";
@@ -41,14 +35,14 @@ Row result_row(const AttentionResult& r, const BenchAttentionReport& report) {
           r.backend,
           duration_text(r.timing->median()),
           duration_text(r.timing->min()),
-          number("%.1f %%", r.timing->spread() * 100.0),
+          formatted("%.1f %%", r.timing->spread() * 100.0),
           std::to_string(r.timing->seconds.size()),
-          number("%.1f MB", bytes_of(r, report) * 1e-6),
-          number("%.2f", rates.gb_per_s),
-          r.sizes.from_memory ? number("%.0f %%", rates.read_share * 100.0) : "cached",
-          number("%.1f", rates.gflop_per_s),
-          number("%.0f %%", rates.fma_share * 100.0),
-          number("%.0e", bound_used(*r.verdict)),
+          formatted("%.1f MB", bytes_of(r, report) * 1e-6),
+          formatted("%.2f", rates.gb_per_s),
+          r.sizes.from_memory ? formatted("%.0f %%", rates.read_share * 100.0) : "cached",
+          formatted("%.1f", rates.gflop_per_s),
+          formatted("%.0f %%", rates.fma_share * 100.0),
+          formatted("%.0e", bound_used(*r.verdict)),
           kernels};
 }
 

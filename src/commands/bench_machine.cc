@@ -1,10 +1,10 @@
 #include "commands/bench_machine.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "commands/cpu_set_up.h"
 #include "config/machine.h"
 #include "ops/cpu_kernels.h"
@@ -22,12 +22,6 @@ Result<ops::MachineRates> measure_rates(device::CpuDevice& device, std::int64_t 
   if (!memory.ok()) return memory.error();
   std::fill(memory->data(), memory->data() + bytes, std::byte{1});  // pages of their own instead of the system's one of zeros
   return ops::measure_machine_rates(device.pool(), {memory->data(), memory->bytes()});
-}
-
-std::string number(const char* format, double value) {
-  char text[48];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
 }
 
 }  // namespace
@@ -53,9 +47,9 @@ Result<BenchDevice> open_bench_device(const config::Options& options, const conf
 }
 
 std::string machine_text(const BenchMachine& m) {
-  return "machine: " + m.cpu + ", " + std::to_string(m.num_cores) + " cores, " + std::to_string(m.num_threads) + " threads, kernels for " + m.isa + ", " + number("%.1f GiB memory", static_cast<double>(m.memory_bytes) / (1 << 30)) +
-         ", last cache " + std::to_string(m.last_cache_bytes >> 20) + " MiB\n" + "plain reads: " + number("%.1f GB/s", m.rates.read_bytes_per_second * 1e-9) + ", float32 multiply-adds: " +
-         number("%.0f GFLOP/s", m.rates.flops_per_second * 1e-9) + " (these threads together)\n";
+  return "machine: " + m.cpu + ", " + std::to_string(m.num_cores) + " cores, " + std::to_string(m.num_threads) + " threads, kernels for " + m.isa + ", " + formatted("%.1f GiB memory", static_cast<double>(m.memory_bytes) / (1 << 30)) +
+         ", last cache " + std::to_string(m.last_cache_bytes >> 20) + " MiB\n" + "plain reads: " + formatted("%.1f GB/s", m.rates.read_bytes_per_second * 1e-9) + ", float32 multiply-adds: " +
+         formatted("%.0f GFLOP/s", m.rates.flops_per_second * 1e-9) + " (these threads together)\n";
 }
 
 boost::json::object machine_json(const BenchMachine& m) {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/text.h"
 
 namespace quire::commands {
 namespace {
@@ -44,11 +45,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f", value);
-  return text;
-}
+std::string number(double value) { return formatted("%.2f", value); }
 
 // Digits that a multiple of `step` needs.
 std::string tick_text(double value, double step) {

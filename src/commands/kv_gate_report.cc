@@ -1,31 +1,18 @@
 #include "commands/kv_gate_report.h"
 
-#include <algorithm>
 #include <boost/json/array.hpp>
-#include <cmath>
-#include <cstdio>
+
+#include "base/text.h"
+#include "commands/json_number.h"
 
 namespace quire::commands {
 namespace {
 
-std::string cell(const std::string& text) {
-  std::string out = text;
-  out.resize(std::max<std::size_t>(out.size() + 1, 11), ' ');
-  return out;
-}
+std::string cell(const std::string& text) { return left_aligned(text + " ", 11); }
 
-std::string number(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2e", x);
-  return text;
-}
+std::string number(double x) { return formatted("%.2e", x); }
 
-boost::json::value finite(double x) {
-  if (!std::isfinite(x)) return nullptr;
-  return x;
-}
-
-boost::json::object part_json(const selfcheck::KvLoss& l) { return {{"saturated", finite(l.saturated)}, {"flushed", finite(l.flushed)}, {"error", finite(l.error)}}; }
+boost::json::object part_json(const selfcheck::KvLoss& l) { return {{"saturated", json_number(l.saturated)}, {"flushed", json_number(l.flushed)}, {"error", json_number(l.error)}}; }
 
 }  // namespace
 
@@ -44,7 +31,7 @@ std::string kv_gate_text(const selfcheck::KvGate& gate) {
 
 boost::json::object kv_gate_json(const selfcheck::KvGate& gate) {
   boost::json::array layers;
-  for (const selfcheck::KvGateLayer& l : gate.layers) layers.push_back(boost::json::object{{"attention_error", finite(l.attention_error)}, {"keys", part_json(l.keys)}, {"values", part_json(l.values)}});
+  for (const selfcheck::KvGateLayer& l : gate.layers) layers.push_back(boost::json::object{{"attention_error", json_number(l.attention_error)}, {"keys", part_json(l.keys)}, {"values", part_json(l.values)}});
   return {{"passed", gate.passed()},
           {"failure", gate.failure()},
           {"tokens", gate.num_tokens},

@@ -7,6 +7,7 @@
 #include "attention/capability.h"
 #include "attention/device_family.h"
 #include "base/suggest.h"
+#include "base/text.h"
 
 namespace quire::config {
 namespace {
@@ -15,12 +16,6 @@ namespace json = boost::json;
 using Severity = Adjustment::Severity;
 
 using attention::kServedFamily;
-
-std::string upper(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
-  return out;
-}
 
 std::string joined(const auto& names, const char* last) {
   std::string out;

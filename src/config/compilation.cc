@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/suggest.h"
+#include "base/text.h"
 #include "config/values.h"
 #include "graph/mode.h"
 
@@ -47,12 +48,6 @@ constexpr CompilationKey kKeys[] = {
     {"local_cache_dir", Fate::kNoEffect, kNoCompiler},
     {"debug_dump_path", Fate::kNoEffect, kNoCompiler},
 };
-
-std::string upper(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
-  return out;
-}
 
 // Reads one --compilation-config object into a GraphRequest.
 class CompilationReader {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/suggest.h"
+#include "base/text.h"
 #include "config/problems.h"
 #include "config/values.h"
 
@@ -17,12 +18,6 @@ const EnvRow* find_row(std::string_view name) {
   const auto rows = env_table();
   const auto found = std::find_if(rows.begin(), rows.end(), [&](const EnvRow& row) { return row.name == name; });
   return found == rows.end() ? nullptr : &*found;
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return out;
 }
 
 void store(std::string_view name, const std::string& value, Environment& env) {

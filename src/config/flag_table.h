@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "scheduler/sampling_ranges.h"
+#include "base/sampling_ranges.h"
 
 namespace quire::config {
 

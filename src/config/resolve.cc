@@ -40,13 +40,13 @@ void resolve_engine(Resolution& r) {
   engine.relaxed_self_check = relaxed("self-check");
   engine.relaxed_kv_scales = relaxed("kv-scales");
   for (const std::string& name : engine.relaxed) r.note(Severity::kWarning, "--relaxed", name + ": a refusal of this name becomes a warning");
-  engine.seed = static_cast<std::uint64_t>(options.integer("seed").value_or(0));
+  engine.seed = static_cast<std::uint64_t>(number_of(options, "seed"));
   engine.attention_backend = attention_choice(options, r.in.environment, r.out.adjustments, r.problems);
   engine.graph = graph_request(options, r.out.adjustments, r.problems);
   engine.enforce_eager = options.boolean("enforce-eager");
   engine.cpu_isa = r.in.environment.cpu_isa;
-  engine.max_logprobs = static_cast<std::int32_t>(options.integer("max-logprobs").value_or(20));
-  engine.max_queue = static_cast<std::int32_t>(options.integer("max-queue").value_or(4096));
+  engine.max_logprobs = count_of(options, "max-logprobs");
+  engine.max_queue = count_of(options, "max-queue");
   engine.request_timeout_seconds = options.number("request-timeout").value_or(0);
   const auto threads = options.integer("num-threads");
   engine.num_threads = threads ? static_cast<std::int32_t>(*threads) : r.in.environment.num_threads.value_or(std::max(r.in.machine.num_cores, 1));

@@ -66,9 +66,9 @@ void resolve_api(Resolution& r) {
   api.enable_prompt_tokens_details = o.boolean("enable-prompt-tokens-details");
   api.enable_force_include_usage = o.boolean("enable-force-include-usage");
   api.enable_tokenizer_info = o.boolean("enable-tokenizer-info-endpoint");
-  api.max_prompts_per_request = static_cast<std::int32_t>(o.integer("max-prompts-per-request").value_or(1024));
-  api.max_stop_strings = static_cast<std::int32_t>(o.integer("max-stop-strings").value_or(64));
-  api.max_n = static_cast<std::int32_t>(o.integer("max-n").value_or(128));
+  api.max_prompts_per_request = count_of(o, "max-prompts-per-request");
+  api.max_stop_strings = count_of(o, "max-stop-strings");
+  api.max_n = count_of(o, "max-n");
   api.defaults = r.in.generation;
   override_generation(r, o.json("override-generation-config"));
 }
@@ -76,9 +76,9 @@ void resolve_api(Resolution& r) {
 void resolve_http(Resolution& r) {
   const Options& o = r.in.options;
   HttpSettings& http = r.out.http;
-  const auto count = [&](std::string_view name) { return static_cast<std::int32_t>(o.integer(name).value_or(0)); };
+  const auto count = [&](std::string_view name) { return count_of(o, name); };
   http.host = o.given_text("host").value_or("");
-  http.port = static_cast<std::uint16_t>(o.integer("port").value_or(8000));
+  http.port = static_cast<std::uint16_t>(number_of(o, "port"));
   http.uds = o.text("uds");
   if (!http.uds.empty() && (o.given("host") || o.given("port"))) r.note(Adjustment::Severity::kWarning, "--uds", "wins over --host and --port");
   http.api_keys = o.list("api-key");
@@ -87,7 +87,7 @@ void resolve_http(Resolution& r) {
   http.cors_methods = o.list("allowed-methods");
   http.cors_headers = o.list("allowed-headers");
   http.cors_credentials = o.boolean("allow-credentials");
-  http.max_body_bytes = o.integer("max-body-bytes").value_or(0);
+  http.max_body_bytes = number_of(o, "max-body-bytes");
   http.max_connections = count("max-connections");
   http.keep_alive_seconds = count("timeout-keep-alive");
   if (!o.given("timeout-keep-alive") && r.in.environment.keep_alive_seconds) http.keep_alive_seconds = *r.in.environment.keep_alive_seconds;

@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/suggest.h"
+#include "base/text.h"
 #include "config/problems.h"
 
 namespace quire::config {
@@ -51,12 +52,6 @@ std::optional<std::int64_t> scaled_decimal(std::string_view text, std::int64_t s
   const auto base = checked_mul(*whole, scale);
   if (!product || !base || *product % denominator != 0) return std::nullopt;
   return checked_add(*base, *product / denominator);
-}
-
-std::string lowered(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return out;
 }
 
 struct NumberRange {
@@ -122,7 +117,7 @@ std::optional<double> parse_number(std::string_view text) {
 }
 
 std::optional<bool> parse_bool(std::string_view text) {
-  const std::string word = lowered(text);
+  const std::string word = lower(text);
   if (word == "1" || word == "true" || word == "yes" || word == "on") return true;
   if (word == "0" || word == "false" || word == "no" || word == "off") return false;
   return std::nullopt;

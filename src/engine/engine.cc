@@ -10,35 +10,16 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/checked.h"
 #include "engine/engine_loop.h"
 #include "engine/inbox.h"
 #include "engine/status_board.h"
+#include "scheduler/admission.h"
 
 namespace quire::engine {
 namespace {
 
 constexpr std::chrono::milliseconds kMaxGrace = std::chrono::hours(24 * 365);
 constexpr std::chrono::seconds kStepEndGrace{1};
-
-// What the scheduler would refuse later, said to the caller at once.
-Status check_request(const GenerateRequest& request, const SchedulerConfig& limits) {
-  const auto num_prompt = static_cast<std::int64_t>(request.prompt.size());
-  if (num_prompt == 0) return invalid("the prompt is empty; it needs at least one token", "prompt");
-  if (num_prompt >= limits.max_model_len) {
-    return invalid("the prompt has " + std::to_string(num_prompt) + " tokens; with a maximum length of " + std::to_string(limits.max_model_len) +
-                       " it may have at most " + std::to_string(limits.max_model_len - 1),
-                   "prompt");
-  }
-  const std::int64_t need = ceil_div<std::int64_t>(num_prompt + 1, limits.block_size);
-  if (need > limits.num_blocks) {
-    return invalid("the prompt needs " + std::to_string(need) + " KV blocks and the whole cache has " + std::to_string(limits.num_blocks), "prompt");
-  }
-  if (request.sampling.max_tokens < 1) {
-    return invalid("max_tokens is " + std::to_string(request.sampling.max_tokens) + "; it must be at least 1", "max_tokens");
-  }
-  return {};
-}
 
 }  // namespace
 
@@ -82,7 +63,7 @@ void Engine::start() {
 
 Result<RequestId> Engine::submit(GenerateRequest request, SeedSource seed, std::shared_ptr<EventQueue> events) {
   QUIRE_CHECK(events != nullptr);
-  QUIRE_RETURN_IF_ERROR(check_request(request, impl_->config.scheduler));
+  QUIRE_RETURN_IF_ERROR(check_admission(request.prompt.size(), request.sampling, impl_->config.scheduler));  // not only when its turn comes
   auto id = impl_->inbox.submit(std::move(request), seed == SeedSource::kRequest ? std::nullopt : std::optional(impl_->config.seed), std::move(events));
   if (!id.ok() && id.error().code == ErrorCode::kResourceExhausted) impl_->metrics->count_rejected();
   return id;

@@ -45,6 +45,7 @@ EngineLoop::EngineLoop(const EngineConfig& config, std::unique_ptr<StepExecutor>
       executor_(std::move(executor)),
       metrics_(metrics),
       inbox_(inbox),
+      engine_side_(inbox.engine_side()),
       board_(board),
       scheduler_(config.scheduler),
       stats_line_(config.stats_log_seconds),
@@ -56,7 +57,7 @@ void EngineLoop::run() {
     board_.enter(Stage::kScheduling, Clock::now());
     take_commands();
     expire();
-    if (inbox_.should_exit(Clock::now())) break;
+    if (engine_side_.should_exit(Clock::now())) break;
     submit_steps();
     const bool active = !in_flight_.empty();
     if (active) collect_step();
@@ -65,13 +66,13 @@ void EngineLoop::run() {
     // step_plan() promises a step whenever a request is left and none is in flight: sleeping on one would be for ever.
     QUIRE_CHECK_EQ(num_open_requests(), std::size_t{0}) << "requests are left and no step is planned";
     board_.enter(Stage::kIdle, Clock::now());
-    inbox_.wait(stats_line_.due());
+    engine_side_.wait(stats_line_.due());
   }
   leave();
 }
 
 void EngineLoop::take_commands() {
-  for (Command& command : inbox_.take(kMaxCommandsPerStep)) {
+  for (Command& command : engine_side_.take(kMaxCommandsPerStep)) {
     std::visit([this](auto& c) { handle(c); }, command);
   }
 }
@@ -173,7 +174,7 @@ void EngineLoop::collect_step() {
 void EngineLoop::fail_engine(const std::string& why) {
   failed_ = true;
   QUIRE_LOG_ERROR("the engine has failed: {}", why);
-  inbox_.set_failed(why);
+  engine_side_.set_failed(why);
   const std::scoped_lock lock(ledger_mutex_);
   for (const RequestId id : ledger_.ids()) {
     scheduler_.abort(id);
@@ -193,7 +194,7 @@ void EngineLoop::publish() {
     const std::scoped_lock lock(ledger_mutex_);
     ended = ledger_.take_ended();
   }
-  inbox_.release(ended);
+  engine_side_.release(ended);
   const std::int32_t waiting = std::max(inbox_.num_open() - stats.num_running, 0);
   const std::int32_t held = stats.num_blocks_total - stats.num_blocks_free;
   board_.set_load(stats.num_running, waiting, stats.num_blocks_total > 0 ? static_cast<double>(held) / stats.num_blocks_total : 0.0);
@@ -210,7 +211,7 @@ std::size_t EngineLoop::num_open_requests() {
 
 void EngineLoop::end_all_requests() {
   // A submit that the engine thread has not taken yet was accepted all the same.
-  std::vector<Command> commands = inbox_.take(std::numeric_limits<std::size_t>::max());
+  std::vector<Command> commands = engine_side_.take(std::numeric_limits<std::size_t>::max());
   const std::scoped_lock lock(ledger_mutex_);
   for (Command& command : commands) {
     if (auto* submit = std::get_if<SubmitCommand>(&command)) {
@@ -227,7 +228,7 @@ void EngineLoop::end_all_requests() {
     ended_at_stop_.push_back(id);
   }
   ledger_.settle_all();
-  inbox_.release(ledger_.take_ended());
+  engine_side_.release(ledger_.take_ended());
   ledger_.push_events();
 }
 
@@ -242,7 +243,7 @@ void EngineLoop::leave() {
   while (!in_flight_.empty()) collect_step();
   publish();
   board_.enter(Stage::kIdle, Clock::now());
-  inbox_.set_exited();
+  engine_side_.set_exited();
 }
 
 SchedulerStats EngineLoop::stats() const {

@@ -52,6 +52,7 @@ class EngineLoop {
   std::unique_ptr<StepExecutor> executor_;
   std::shared_ptr<Metrics> metrics_;
   Inbox& inbox_;
+  Inbox::EngineSide engine_side_;
   StatusBoard& board_;
   Scheduler scheduler_;
   StatsLine stats_line_;

@@ -109,53 +109,53 @@ std::string Inbox::failure() const {
   return failure_;
 }
 
-std::vector<Command> Inbox::take(std::size_t max) {
-  const std::scoped_lock lock(mutex_);
-  const auto end = commands_.begin() + static_cast<std::ptrdiff_t>(std::min(max, commands_.size()));
-  std::vector<Command> out(std::make_move_iterator(commands_.begin()), std::make_move_iterator(end));
-  commands_.erase(commands_.begin(), end);
-  for (const Command& command : out) num_resets_ -= std::holds_alternative<ResetPrefixCacheCommand>(command) ? 1 : 0;
+std::vector<Command> Inbox::EngineSide::take(std::size_t max) {
+  const std::scoped_lock lock(inbox_.mutex_);
+  const auto end = inbox_.commands_.begin() + static_cast<std::ptrdiff_t>(std::min(max, inbox_.commands_.size()));
+  std::vector<Command> out(std::make_move_iterator(inbox_.commands_.begin()), std::make_move_iterator(end));
+  inbox_.commands_.erase(inbox_.commands_.begin(), end);
+  for (const Command& command : out) inbox_.num_resets_ -= std::holds_alternative<ResetPrefixCacheCommand>(command) ? 1 : 0;
   return out;
 }
 
-void Inbox::release(const std::vector<EndedRequest>& ended) {
+void Inbox::EngineSide::release(const std::vector<EndedRequest>& ended) {
   if (ended.empty()) return;
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(inbox_.mutex_);
   for (const EndedRequest& request : ended) {
-    const auto entry = open_.find(request.id);
-    QUIRE_CHECK(entry != open_.end()) << "request " << request.id.value << " ended twice";
+    const auto entry = inbox_.open_.find(request.id);
+    QUIRE_CHECK(entry != inbox_.open_.end()) << "request " << request.id.value << " ended twice";
     // Where an end is on its way already, it settles the other.
-    if (request.settled == Settled::kNo && !entry->second) unsettled_.insert(request.id);
-    open_.erase(entry);
+    if (request.settled == Settled::kNo && !entry->second) inbox_.unsettled_.insert(request.id);
+    inbox_.open_.erase(entry);
   }
-  num_open_.fetch_sub(static_cast<std::int32_t>(ended.size()));
+  inbox_.num_open_.fetch_sub(static_cast<std::int32_t>(ended.size()));
 }
 
-void Inbox::wait(std::optional<Clock::time_point> until) {
-  std::unique_lock lock(mutex_);
-  const auto awake = [this] { return !commands_.empty() || stop_deadline_.has_value(); };
+void Inbox::EngineSide::wait(std::optional<Clock::time_point> until) {
+  std::unique_lock lock(inbox_.mutex_);
+  const auto awake = [this] { return !inbox_.commands_.empty() || inbox_.stop_deadline_.has_value(); };
   if (until)
-    commands_cv_.wait_until(lock, *until, awake);
+    inbox_.commands_cv_.wait_until(lock, *until, awake);
   else
-    commands_cv_.wait(lock, awake);
+    inbox_.commands_cv_.wait(lock, awake);
 }
 
-bool Inbox::should_exit(Clock::time_point now) const {
-  const std::scoped_lock lock(mutex_);
-  return stop_deadline_ && (open_.empty() || now >= *stop_deadline_);
+bool Inbox::EngineSide::should_exit(Clock::time_point now) const {
+  const std::scoped_lock lock(inbox_.mutex_);
+  return inbox_.stop_deadline_ && (inbox_.open_.empty() || now >= *inbox_.stop_deadline_);
 }
 
-void Inbox::set_failed(std::string why) {
-  const std::scoped_lock lock(mutex_);
-  failure_ = std::move(why);
-  board_.set_state(EngineStatus::State::kFailed);
+void Inbox::EngineSide::set_failed(std::string why) {
+  const std::scoped_lock lock(inbox_.mutex_);
+  inbox_.failure_ = std::move(why);
+  inbox_.board_.set_state(EngineStatus::State::kFailed);
 }
 
-void Inbox::set_exited() {
-  const std::scoped_lock lock(mutex_);
-  exited_ = true;
-  if (board_.state() != EngineStatus::State::kFailed) board_.set_state(EngineStatus::State::kStopped);
-  exited_cv_.notify_all();
+void Inbox::EngineSide::set_exited() {
+  const std::scoped_lock lock(inbox_.mutex_);
+  inbox_.exited_ = true;
+  if (inbox_.board_.state() != EngineStatus::State::kFailed) inbox_.board_.set_state(EngineStatus::State::kStopped);
+  inbox_.exited_cv_.notify_all();
 }
 
 }  // namespace quire::engine

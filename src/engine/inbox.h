@@ -58,12 +58,20 @@ class Inbox {
   [[nodiscard]] std::string failure() const;
 
   // Engine thread (take and release also by stop(), for an engine thread that is stuck).
-  [[nodiscard]] std::vector<Command> take(std::size_t max);
-  void release(const std::vector<EndedRequest>& ended);
-  void wait(std::optional<Clock::time_point> until);  // for commands, close, or the time
-  [[nodiscard]] bool should_exit(Clock::time_point now) const;
-  void set_failed(std::string why);
-  void set_exited();
+  class EngineSide {
+   public:
+    explicit EngineSide(Inbox& inbox) : inbox_(inbox) {}
+    [[nodiscard]] std::vector<Command> take(std::size_t max);
+    void release(const std::vector<EndedRequest>& ended);
+    void wait(std::optional<Clock::time_point> until);  // for commands, close, or the time
+    [[nodiscard]] bool should_exit(Clock::time_point now) const;
+    void set_failed(std::string why);
+    void set_exited();
+
+   private:
+    Inbox& inbox_;
+  };
+  [[nodiscard]] EngineSide engine_side() { return EngineSide(*this); }
 
  private:
   [[nodiscard]] Status check_open() const;

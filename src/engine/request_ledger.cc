@@ -98,11 +98,6 @@ std::vector<RequestId> RequestLedger::finish_expired(Clock::time_point now) {
   return expired;
 }
 
-std::optional<Clock::time_point> RequestLedger::next_deadline() const {
-  if (deadlines_.empty()) return std::nullopt;
-  return deadlines_.begin()->first;
-}
-
 void RequestLedger::push_events() {
   for (auto& [queue, batch] : batches_) batch.queue->push(std::move(batch.events));
   batches_.clear();

@@ -58,7 +58,6 @@ class RequestLedger {
 
   // Requests whose limit has passed; each ends with kAbort and an error that names the limit.
   [[nodiscard]] std::vector<RequestId> finish_expired(Clock::time_point now);
-  [[nodiscard]] std::optional<Clock::time_point> next_deadline() const;
 
   // Ended since the last call.
   [[nodiscard]] std::vector<EndedRequest> take_ended() { return std::exchange(ended_, {}); }

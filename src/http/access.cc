@@ -2,23 +2,13 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace quire::http {
 namespace {
 
 bool is_star(const std::vector<std::string>& list) { return std::ranges::find(list, "*") != list.end(); }
 bool holds(const std::vector<std::string>& list, std::string_view item) { return is_star(list) || std::ranges::find(list, item) != list.end(); }
-
-std::string joined(const std::vector<std::string>& list) {
-  std::string out;
-  for (const std::string& item : list) out += (out.empty() ? "" : ", ") + item;
-  return out;
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  return out;
-}
 
 // Every byte is looked at, whatever the first difference.
 bool equal_in_constant_time(std::string_view a, std::string_view b) {
@@ -91,9 +81,9 @@ Preflight cors_preflight(const config::HttpSettings& settings, const CorsQuestio
     out.headers.emplace_back("Access-Control-Allow-Origin", named ? std::string(question.origin) : "*");
     if (named) out.headers.emplace_back("Vary", "Origin");
   }
-  out.headers.emplace_back("Access-Control-Allow-Methods", is_star(settings.cors_methods) ? kAllMethods : joined(settings.cors_methods));
+  out.headers.emplace_back("Access-Control-Allow-Methods", is_star(settings.cors_methods) ? kAllMethods : joined(settings.cors_methods, ", "));
   if (!question.request_headers.empty() && is_star(settings.cors_headers)) out.headers.emplace_back("Access-Control-Allow-Headers", std::string(question.request_headers));
-  else if (!is_star(settings.cors_headers)) out.headers.emplace_back("Access-Control-Allow-Headers", joined(settings.cors_headers));
+  else if (!is_star(settings.cors_headers)) out.headers.emplace_back("Access-Control-Allow-Headers", joined(settings.cors_headers, ", "));
   out.headers.emplace_back("Access-Control-Max-Age", "600");
   if (settings.cors_credentials) out.headers.emplace_back("Access-Control-Allow-Credentials", "true");
   return out;

@@ -33,6 +33,11 @@ bool TextPool::post_text(std::function<After()> piece) {
   return true;
 }
 
+std::size_t TextPool::num_texts_in_line() {
+  const std::scoped_lock lock(mutex_);
+  return text_.size();
+}
+
 void TextPool::join() {
   {
     const std::scoped_lock lock(mutex_);

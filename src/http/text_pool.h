@@ -4,6 +4,7 @@
 // every other request, whatever their number of texts. Owned by one server; knows no requests.
 #pragma once
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -25,6 +26,7 @@ class TextPool {
   // Neither job may throw. Any thread. False once join() has begun: the job is not taken.
   [[nodiscard]] bool post_quick(std::function<void()> work);
   [[nodiscard]] bool post_text(std::function<After()> piece);
+  [[nodiscard]] std::size_t num_texts_in_line();  // text jobs whose next piece has not begun
   // Until everything that was taken is done; the threads then end. Idempotent.
   void join();
 

@@ -1,18 +1,22 @@
 // generation_config.json: the operator's sampling defaults. As in vLLM, only the fields below count, with or without do_sample; every
-// other field of that file configures Python code and is passed over.
+// other field of that file configures Python code and is passed over, which the log says.
+#include <algorithm>
 #include <boost/json/value.hpp>
 
 #include "base/files.h"
+#include "base/log.h"
+#include "base/sampling_ranges.h"
+#include "base/text.h"
 #include "model/generation_fields.h"
 #include "model/json_fields.h"
 #include "model/token_ids.h"
-#include "scheduler/sampling_ranges.h"
 
 namespace quire::model {
 namespace {
 
 namespace json = boost::json;
 
+constexpr std::size_t kLongestName = 64;  // of a field that is told
 constexpr std::string_view kMaxNewTokens = "max_new_tokens", kEndTokens = "eos_token_id";
 constexpr std::string_view kNames[] = {sampling_range::kTemperature.name, sampling_range::kTopP.name,   sampling_range::kMinP.name, sampling_range::kRepetitionPenalty.name,
                                        sampling_range::kTopK.name,        kMaxNewTokens, kEndTokens};
@@ -73,7 +77,12 @@ Result<GenerationDefaults> read_generation_defaults(const std::string& model_dir
   if (!file_exists(path)) return GenerationDefaults{};
   auto parsed = read_object(path, {.max_bytes = 16u << 20, .max_depth = 32});
   if (!parsed.ok()) return parsed.error();
-  GenerationFields read = read_generation_fields(parsed.value().get_object(), vocab_size);
+  const json::object& fields = parsed.value().get_object();
+  std::vector<std::string> others;
+  for (const auto& [key, value] : fields)
+    if (std::find(std::begin(kNames), std::end(kNames), std::string_view(key)) == std::end(kNames)) others.push_back(loggable(std::string_view(key), kLongestName));
+  if (!others.empty()) QUIRE_LOG_INFO("generation_config.json: passed over, as vLLM does: {}", joined(others, ", "));
+  GenerationFields read = read_generation_fields(fields, vocab_size);
   if (read.wrong.empty()) return std::move(read.defaults);
   std::string message = path + ": ";
   for (const std::string& text : read.wrong) message += text + "; ";

@@ -1,5 +1,5 @@
 // The fields of generation_config.json that count, as that file and --override-generation-config write them: one reader and one set of
-// rules for both. Ranges are those of a request (scheduler/sampling_ranges.h).
+// rules for both. Ranges are those of a request (base/sampling_ranges.h).
 #pragma once
 #include <boost/json/fwd.hpp>
 #include <cstdint>

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <set>
 
+#include "base/text.h"
 #include "kv/store/kv_format.h"
 #include "model/kv_scales.h"
 
@@ -11,11 +12,6 @@ namespace quire::model {
 namespace {
 
 std::string count_of(std::size_t n, const std::string& what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
-
-std::string padded(std::string text, std::size_t width) {
-  text.resize(std::max(text.size(), width), ' ');
-  return text;
-}
 
 bool of_cache(const ScaleEntry& e) { return e.kind == ScaleKind::kKey || e.kind == ScaleKind::kValue; }
 
@@ -135,7 +131,7 @@ std::string scale_ledger_text(const ScaleLedger& ledger) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   for (const auto& row : rows) {
     out += "  ";
-    for (std::size_t i = 0; i + 1 < row.size(); ++i) out += padded(row[i], widths[i] + 2);
+    for (std::size_t i = 0; i + 1 < row.size(); ++i) out += left_aligned(row[i], widths[i] + 2);
     out += row.back() + "\n";
   }
   return out;

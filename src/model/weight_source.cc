@@ -23,9 +23,9 @@ std::string first_names(const std::vector<std::string>& names) {
   return text;
 }
 
-class CheckpointWeights final : public WeightSource {
+class CheckpointSource final : public WeightSource {
  public:
-  CheckpointWeights(Checkpoint checkpoint, std::vector<std::string> ignored) : checkpoint_(std::move(checkpoint)), ignored_(std::move(ignored)) {}
+  CheckpointSource(Checkpoint checkpoint, std::vector<std::string> ignored) : checkpoint_(std::move(checkpoint)), ignored_(std::move(ignored)) {}
 
   Result<Raw> read(const ParameterSpec& parameter) override {
     const auto found = checkpoint_.tensors().find(parameter.name);
@@ -112,7 +112,7 @@ Result<std::unique_ptr<WeightSource>> open_checkpoint_weights(const std::string&
     if (rules.unused == UnusedTensors::kRefused) return Error{ErrorCode::kUnsupported, text + "; '--relaxed unused-tensors' serves without them", {}};
     QUIRE_LOG_WARN("{} (ignored: --relaxed unused-tensors)", text);
   }
-  return std::unique_ptr<WeightSource>(std::make_unique<CheckpointWeights>(std::move(checkpoint).value(), std::move(unused)));
+  return std::unique_ptr<WeightSource>(std::make_unique<CheckpointSource>(std::move(checkpoint).value(), std::move(unused)));
 }
 
 }  // namespace quire::model

@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/fp8.h"
+#include "kv/store/kv_layout.h"
 #include "ops/cpu_kernels.h"
 #include "ops/params.h"
 
@@ -54,7 +55,7 @@ void rotate(const float* in, const float* cos_sin, std::int32_t head_dim, float*
 }
 
 constexpr std::int32_t kMaxHeadDim = 256;
-constexpr std::int64_t kCellTokens = 16;
+using kv::kCellTokens;
 
 // One head through the optional norm and the rotation.
 void normed_rotation(const float* in, const float* norm, const RopeKvWriteParams& p, const float* cos_sin, float* out) {

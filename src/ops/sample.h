@@ -46,11 +46,18 @@ struct LogitsRow {
   LogitsUse use;
 };
 
+// Why a row has no token of the model's choice.
+enum class LogitsFailure : std::int32_t {
+  kNone,
+  kNotFinite,    // the row holds a NaN or +infinity
+  kEveryMasked,  // the lists leave no token to choose
+};
+
 struct LogitsResult {
   std::int32_t token;   // chosen or scored
   std::int32_t rank;    // 1: the argmax; 0 when no log-probability was wanted
   float logprob;
-  std::int32_t failed;  // 1: the row holds a NaN or +infinity; 2: every token is masked. The token is then not the model's choice
+  LogitsFailure failed;  // but for kNone the token is not the model's choice
 };
 
 struct SampleParams {

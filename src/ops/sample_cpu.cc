@@ -178,21 +178,21 @@ void sample_row(const SampleParams& p, std::int64_t row, Scratch& scratch) {
   if (use.state_row < 0) return;
   const float* logits = p.logits + row * p.vocab;
   for (std::int64_t i = 0; i < p.vocab; ++i)
-    if (!(logits[i] < std::numeric_limits<float>::infinity())) result.failed = 1;
+    if (!(logits[i] < std::numeric_limits<float>::infinity())) result.failed = LogitsFailure::kNotFinite;
   const Row r = row_of(p, use);
   std::int32_t num_top = r.s.num_prompt_logprobs;
   std::int32_t& slot = p.history[use.state_row * p.history_stride + use.position];
-  if (result.failed == 0 && use.use == LogitsUse::kSample) {
+  if (result.failed == LogitsFailure::kNone && use.use == LogitsUse::kSample) {
     num_top = r.s.num_logprobs;
     process_logits(r, logits, p.vocab, use.output_index, scratch);
     const std::int32_t best = argmax(scratch.z.data(), p.vocab);
-    if (scratch.z[static_cast<std::size_t>(best)] == kMasked) result.failed = 2;
-    slot = r.s.temperature == 0.0 || result.failed != 0 ? best : draw(r, p.vocab, use.output_index, scratch);
-  } else if (result.failed != 0 && use.use == LogitsUse::kSample) {
+    if (scratch.z[static_cast<std::size_t>(best)] == kMasked) result.failed = LogitsFailure::kEveryMasked;
+    slot = r.s.temperature == 0.0 || result.failed != LogitsFailure::kNone ? best : draw(r, p.vocab, use.output_index, scratch);
+  } else if (result.failed != LogitsFailure::kNone && use.use == LogitsUse::kSample) {
     slot = 0;  // a later step may already read it; its row is dropped when this failure is applied
   }
   result.token = slot;
-  if (num_top >= 0 && result.failed == 0) write_logprobs(p, row, slot, num_top, scratch);
+  if (num_top >= 0 && result.failed == LogitsFailure::kNone) write_logprobs(p, row, slot, num_top, scratch);
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ struct InFlight {
 };
 
 Error row_failure(const ops::LogitsResult& result, const RowPlan& plan) {
-  if (result.failed == 1) return Error{ErrorCode::kInternal, "the model gave a NaN or infinite logit", {}};
+  if (result.failed == ops::LogitsFailure::kNotFinite) return Error{ErrorCode::kInternal, "the model gave a NaN or infinite logit", {}};
   return invalid("output token " + std::to_string(plan.output_index) + ": allowed_token_ids, bad_words, min_tokens and stop_token_ids together leave no token to choose");
 }
 
@@ -298,7 +298,7 @@ RowResult ModelRunner::Impl::read_row(const InFlight& f, std::size_t row, const 
   out.request = plan.request;
   for (std::int32_t i = f.logits_begin[row]; i < f.logits_begin[row + 1]; ++i) {
     const ops::LogitsResult& r = results[static_cast<std::size_t>(i)];
-    if (r.failed != 0) {
+    if (r.failed != ops::LogitsFailure::kNone) {
       return RowResult{plan.request, {}, {}, {}, row_failure(r, plan)};
     }
     const bool sampled = plan.samples && i + 1 == f.logits_begin[row + 1];

@@ -1,5 +1,5 @@
 // How one sequence's tokens are chosen and when it ends. Plain values, validated by api before the engine sees them (ranges:
-// sampling_ranges.h).
+// base/sampling_ranges.h).
 #pragma once
 #include <cstddef>
 #include <cstdint>

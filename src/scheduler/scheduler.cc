@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "scheduler/admission.h"
 #include "scheduler/scheduler_impl.h"
 
 namespace quire {
@@ -48,21 +49,7 @@ Status Scheduler::add(SequenceSpec spec) {
   QUIRE_CHECK(!spec.id.is_none());
   QUIRE_CHECK(!s.live.contains(spec.id)) << "request " << spec.id.value << " is here already";
   QUIRE_CHECK(spec.sampling != nullptr);
-  QUIRE_CHECK_GE(spec.sampling->max_tokens, 1);
-  if (spec.prompt.empty()) return invalid("The prompt is empty; at least one token is needed.", "prompt");
-  if (spec.prompt.size() >= static_cast<std::size_t>(s.config.max_model_len)) {
-    return invalid("The prompt has " + std::to_string(spec.prompt.size()) + " tokens; at most " + std::to_string(s.config.max_model_len - 1) +
-                       " leave room for one output token within the maximum model length of " + std::to_string(s.config.max_model_len) + ".",
-                   "prompt");
-  }
-  if (const std::size_t entries = sampling_list_entries(*spec.sampling); entries > static_cast<std::size_t>(kMaxSamplingListEntries))
-    return invalid("The lists of the sampling parameters take " + std::to_string(entries) + " entries; the limit is " + std::to_string(kMaxSamplingListEntries) + ".");
-  const std::int32_t needed = s.blocks_for(static_cast<std::int64_t>(spec.prompt.size()) + 1);
-  if (needed > s.config.num_blocks) {
-    return invalid("The prompt has " + std::to_string(spec.prompt.size()) + " tokens and needs " + std::to_string(needed) + " KV blocks of " +
-                       std::to_string(s.config.block_size) + " tokens with its first output; the pool has " + std::to_string(s.config.num_blocks) + ".",
-                   "prompt");
-  }
+  QUIRE_RETURN_IF_ERROR(check_admission(spec.prompt.size(), *spec.sampling, s.config));
   auto sequence = std::make_unique<Impl::Sequence>();
   sequence->id = spec.id;
   sequence->num_prompt = static_cast<std::int32_t>(spec.prompt.size());

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <memory>
 #include <utility>
 
 #include "base/checked.h"
+#include "base/text.h"
 #include "model/forward.h"
 #include "reference/attention.h"
 #include "reference/rope.h"
@@ -190,17 +190,9 @@ void Gate::compare_attention(std::int32_t layer, const Matrix& q, const Matrix& 
   }
 }
 
-std::string percent(double fraction) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g %%", 100.0 * fraction);
-  return text;
-}
+std::string percent(double fraction) { return formatted("%.3g %%", 100.0 * fraction); }
 
-std::string number(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", x);
-  return text;
-}
+std::string number(double x) { return formatted("%.3g", x); }
 
 // A NaN is over every limit.
 bool over(double x, double limit) { return !(x <= limit); }

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <random>
 #include <utility>
 
+#include "base/text.h"
 #include "selfcheck/agree.h"
 #include "selfcheck/audit.h"
 #include "selfcheck/batches.h"
@@ -156,11 +156,7 @@ StepSnapshot Check::step(const Case& c, runner::StepPath path) {
   return snapshot;
 }
 
-std::string number(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", x);
-  return text;
-}
+std::string number(double x) { return formatted("%.3g", x); }
 
 }  // namespace
 

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "base/suggest.h"
+#include "base/text.h"
 #include "kit/temp_dir.h"
 
 namespace quire {
@@ -132,6 +133,30 @@ TEST(Files, ReadMapAndRefuse) {
   EXPECT_FALSE(read_file(dir.path(), 100).ok());
   EXPECT_FALSE(MappedFile::open(dir.path() + "/none").ok());
   EXPECT_EQ(MappedFile::open(path).value().bytes().size(), 5u);
+}
+
+TEST(Text, LettersAreAscii) {
+  EXPECT_EQ(upper("az-AZ 9\xc3\xa9"), "AZ-AZ 9\xc3\xa9");
+  EXPECT_EQ(lower("az-AZ 9\xc3\x89[@`{"), "az-az 9\xc3\x89[@`{");
+  EXPECT_EQ(upper(""), "");
+}
+
+TEST(Text, ColumnsKeepWhatIsLonger) {
+  EXPECT_EQ(left_aligned("ab", 4), "ab  ");
+  EXPECT_EQ(right_aligned("ab", 4), "  ab");
+  EXPECT_EQ(left_aligned("abcde", 4), "abcde");
+  EXPECT_EQ(right_aligned("abcde", 4), "abcde");
+}
+
+TEST(Text, NumbersAndLists) {
+  EXPECT_EQ(formatted("%.2e", 0.00125), "1.25e-03");
+  EXPECT_EQ(formatted("%.2e", HUGE_VAL), "inf");
+  EXPECT_EQ(formatted("%.1f %%", 12.34), "12.3 %");
+  EXPECT_LE(formatted("%.1f", 1e300).size(), 63u) << "cut, not overrun";
+  EXPECT_EQ(joined({"a", "b", "c"}, ", "), "a, b, c");
+  EXPECT_EQ(joined({"a"}, ", "), "a");
+  EXPECT_EQ(joined({"", "a"}, ", "), ", a");
+  EXPECT_EQ(joined({}, ", "), "");
 }
 
 TEST(Error, NamesItsFlagOnce) {

@@ -107,7 +107,7 @@ TEST(Engine, RefusesWhatCouldNeverRun) {
   EXPECT_EQ(refusal(make_request({}, 4)).code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(refusal(make_request({}, 4)).param, "prompt");
   EXPECT_NE(refusal(make_request(make_prompt(256, 0), 4)).message.find("255"), std::string::npos);
-  EXPECT_NE(refusal(make_request(make_prompt(64, 0), 4)).message.find("needs 5 KV blocks and the whole cache has 4"), std::string::npos);
+  EXPECT_NE(refusal(make_request(make_prompt(64, 0), 4)).message.find("needs 5 KV blocks of 16 tokens with its first output; the whole cache has 4"), std::string::npos);
   EXPECT_EQ(refusal(make_request({1}, 0)).param, "max_tokens");
   EXPECT_EQ(refusal(make_request({1}, -5)).param, "max_tokens");
   const GenerateRequest good = make_request(make_prompt(63, 0), 1);

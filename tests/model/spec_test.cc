@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "kit/log_capture.h"
 #include "kit/temp_dir.h"
 #include "model/generation_fields.h"
 
@@ -375,6 +376,15 @@ TEST(GenerationDefaults, ReadsTheFieldsThatCount) {
   EXPECT_EQ(defaults->repetition_penalty, 1.1);
   EXPECT_EQ(defaults->max_new_tokens, 100);
   EXPECT_THAT(defaults->eos_token_ids, ElementsAre(128001, 128009));
+}
+
+TEST(GenerationDefaults, WhatIsPassedOverIsLogged) {
+  quire::test::LogCapture others;
+  ASSERT_TRUE(read_defaults(R"({"transformers_version": "4.1", "temperature": 0.6, "bad\nname": 1})").ok());
+  EXPECT_THAT(others.take(), HasSubstr("generation_config.json: passed over, as vLLM does: transformers_version, bad\\x0aname\n"));
+  quire::test::LogCapture none;
+  ASSERT_TRUE(read_defaults(R"({"temperature": 0.6})").ok());
+  EXPECT_EQ(none.take(), "");
 }
 
 TEST(GenerationDefaults, AbsentFileAndNullsGiveNothing) {

@@ -121,16 +121,17 @@ TEST(SamplerFailures, ABadRowFailsAlone) {
       batch[1].logits[at] = bad;
       for (auto& r : batch) r.params.logprobs = 3;
       const auto got = test::sample_batch(batch);
-      EXPECT_EQ(got[1].result.failed, 1);
+      EXPECT_EQ(got[1].result.failed, ops::LogitsFailure::kNotFinite);
       EXPECT_EQ(got[1].appended, 0) << "a valid id: a later step may already read it";
       EXPECT_EQ(got[1].top_ids[0], test::kUntouched);
-      EXPECT_EQ(got[0].result.failed + got[2].result.failed, 0);
+      EXPECT_EQ(got[0].result.failed, ops::LogitsFailure::kNone);
+      EXPECT_EQ(got[2].result.failed, ops::LogitsFailure::kNone);
       EXPECT_EQ(got[0].result.token, test::sample_one(batch[0]).result.token);
     }
   // Masked or not, a NaN of the model fails the request.
   SamplerRequest masked = greedy({1, kNan, 2});
   masked.params.allowed_token_ids = {0};
-  EXPECT_EQ(test::sample_one(masked).result.failed, 1);
+  EXPECT_EQ(test::sample_one(masked).result.failed, ops::LogitsFailure::kNotFinite);
 }
 
 TEST(SamplerCuts, MinPOfOneKeepsTheTiesOfTheBest) {
@@ -158,10 +159,10 @@ TEST(SamplerFailures, NothingPossible) {
     r.params.temperature = temperature;
     r.params.allowed_token_ids = {0};
     const auto got = test::sample_one(r);
-    EXPECT_EQ(got.result.failed, 2);
+    EXPECT_EQ(got.result.failed, ops::LogitsFailure::kEveryMasked);
     EXPECT_TRUE(got.appended >= 0 && got.appended < 3);
     r.logits = {-kInf, -kInf, -kInf};
-    EXPECT_EQ(test::sample_one(r).result.failed, 2);
+    EXPECT_EQ(test::sample_one(r).result.failed, ops::LogitsFailure::kEveryMasked);
   }
 }
 
@@ -194,7 +195,7 @@ TEST(SamplerPadding, RowsWithoutStateDoNothing) {
   std::int32_t top = -5;
   float top_logprob = -5.0f;
   ops::sample(test::op_stream(), {logits, &row, nullptr, nullptr, nullptr, &result, &top, &top_logprob, 4, 2, 1}, 1);
-  EXPECT_EQ(result.failed, 0);
+  EXPECT_EQ(result.failed, ops::LogitsFailure::kNone);
   EXPECT_EQ(top, -5);
 }
 

@@ -106,10 +106,10 @@ void check_draw(const SamplerRequest& r, const test::Sampled& got, Tally& tally)
   const auto want = test::distribution_of(r);
   const double doubt = uncertainty(r);
   if (std::accumulate(want.probabilities.begin(), want.probabilities.end(), 0.0) == 0.0) {
-    EXPECT_EQ(got.result.failed, 2) << "no token is possible";
+    EXPECT_EQ(got.result.failed, ops::LogitsFailure::kEveryMasked) << "no token is possible";
     return;
   }
-  ASSERT_EQ(got.result.failed, 0);
+  ASSERT_EQ(got.result.failed, ops::LogitsFailure::kNone);
   ASSERT_EQ(got.appended, got.result.token);
   const double u = test::uniform_of(r.params.seed, r.outputs.size());
   std::int32_t low = test::token_at(want, u - doubt), high = test::token_at(want, u + doubt);

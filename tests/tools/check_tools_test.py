@@ -72,6 +72,13 @@ class Tree(unittest.TestCase):
         if wanted:
             self.assertIn(wanted, out)
 
+    def test_output(self):
+        for line in ("std::cout << 1;", "printf(\"x\");", "std::fputs(text, stdout);", "::write(STDOUT_FILENO, a, n);", "write(1, a, n);", "puts(text);", "std::println(\"x\");"):
+            self.check("output", {"src/a/a.cc": "void f() {\n  " + line + "\n}\n"}, "src/a/a.cc:2: '")
+        self.check("output", {"src/text/ffi/src/a.rs": "fn f() { println!(\"x\"); }\n"}, "src/text/ffi/src/a.rs:1: ")
+        harmless = "// stdout\nstd::fprintf(stderr, \"stdout %d\", 1); snprintf(a, n, \"\"); f.write(1, 2); imprint(1); /* puts(x) */\n"
+        self.check("output", {"src/a/a.cc": harmless, "src/commands/console.cc": "::write(STDOUT_FILENO, a, n);\n", "tests/a.cc": "puts(x);\n"}, None)
+
     def test_budgets(self):
         long_function = "int f() {\n" + "  x();\n" * 90 + "}\n"
         self.check("budgets", {"src/a/a.cc": long_function}, "src/a/a.cc:1: function of 92 lines")

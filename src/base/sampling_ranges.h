@@ -32,6 +32,8 @@ inline constexpr SamplingRange kMinP{.name = "min_p", .text = "a number from 0 t
 inline constexpr SamplingRange kPresencePenalty{.name = "presence_penalty", .text = "a number from -2 to 2", .low = -2, .high = 2};
 inline constexpr SamplingRange kFrequencyPenalty{.name = "frequency_penalty", .text = "a number from -2 to 2", .low = -2, .high = 2};
 inline constexpr SamplingRange kRepetitionPenalty{.name = "repetition_penalty", .text = "a number from 0.000001 to 1000000", .low = 1e-6, .high = 1e6};
+inline constexpr SamplingRange kMaxTokensOrEcho{
+    .name = "max_tokens", .text = "an integer from 1 to 2147483647 (0 only with echo)", .number = SamplingRange::Number::kInteger, .low = 0, .high = kInt32Max};
 inline constexpr SamplingRange kMaxTokens{.name = "max_tokens", .text = "an integer from 1 to 2147483647", .number = SamplingRange::Number::kInteger, .low = 1, .high = kInt32Max};
 
 }  // namespace sampling_range
