@@ -133,6 +133,7 @@ class GenerationWork : public TextWork {
   GenerationInput input_;
   const Endpoint endpoint_;
   GenerationSpec spec_;
+  Truncation truncation_;
 
  private:
   [[nodiscard]] std::optional<Answer> next() final;
@@ -144,6 +145,9 @@ Status GenerationWork::open_shared() {
   auto spec = read_shared(input_, endpoint_);
   if (!spec.ok()) return spec.error();
   spec_ = std::move(spec).value();
+  const auto truncation = read_truncation(input_.request, *input_.model);
+  if (!truncation.ok()) return truncation.error();
+  truncation_ = truncation.value();
   has_words_ = find_field(input_.request, "bad_words") != nullptr;
   return has_words_ ? Status() : finish_sampling(input_.request, *input_.model, spec_.sampling);
 }
@@ -183,7 +187,7 @@ class CompletionWork final : public GenerationWork {
 Status CompletionWork::open() {
   QUIRE_RETURN_IF_ERROR(open_shared());
   spec_.echo_only = spec_.sampling.max_tokens == 0;
-  auto reader = PromptReader::open(input_.request, *input_.model, sequence_limit(input_, spec_), spec_.echo ? PromptText::kKeep : PromptText::kDrop);
+  auto reader = PromptReader::open(input_.request, *input_.model, {sequence_limit(input_, spec_), truncation_, spec_.echo ? PromptText::kKeep : PromptText::kDrop});
   if (!reader.ok()) return reader.error();
   reader_ = std::move(reader).value();
   return {};
@@ -203,23 +207,28 @@ class ChatWork final : public GenerationWork {
   bool has_prompt_text() const override { return !chat_.has_value(); }
   Status read_prompt_text() override;
   Status finish_prompts() override;
+  ChatInput chat_input_;
   std::optional<ChatPrompt> chat_;
 };
 
 Status ChatWork::open() {
   QUIRE_RETURN_IF_ERROR(open_shared());
-  return sequence_limit(input_, spec_).check(1);
+  QUIRE_RETURN_IF_ERROR(sequence_limit(input_, spec_).check(1));
+  auto input = read_chat(input_.request, *input_.model, input_.settings);
+  if (!input.ok()) return input.error();
+  chat_input_ = std::move(input).value();
+  return {};
 }
 
 Status ChatWork::read_prompt_text() {
-  auto chat = read_messages(input_.request, *input_.model, input_.settings);
+  auto chat = render_chat(chat_input_, *input_.model);
   if (!chat.ok()) return chat.error();
   chat_ = std::move(chat).value();
   return {};
 }
 
 Status ChatWork::finish_prompts() {
-  QUIRE_RETURN_IF_ERROR(truncate_prompt(input_.request, *input_.model, chat_->tokens));
+  truncation_.apply(chat_->tokens);
   if (chat_->tokens.empty()) return invalid("messages: the template gives an empty prompt", "messages");
   spec_.role = chat_->role;
   spec_.prompts.push_back(Prompt{std::move(chat_->tokens), spec_.echo ? std::move(chat_->last_content) : std::string()});

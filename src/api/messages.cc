@@ -137,9 +137,10 @@ Status check_tools(const json::object& request) {
 
 }  // namespace
 
-Result<ChatPrompt> read_messages(const json::object& request, const Model& model, const config::ApiSettings& settings) {
+Result<ChatInput> read_chat(const json::object& request, const Model& model, const config::ApiSettings& settings) {
   QUIRE_RETURN_IF_ERROR(check_tools(request));
-  text::ChatTemplateInput input;
+  ChatInput out;
+  text::ChatTemplateInput& input = out.input;
   input.add_generation_prompt = read_bool(request, "add_generation_prompt").value_or(true);
   input.continue_final_message = read_bool(request, "continue_final_message").value_or(false);
   if (input.continue_final_message && read_bool(request, "add_generation_prompt").value_or(false))
@@ -160,16 +161,19 @@ Result<ChatPrompt> read_messages(const json::object& request, const Model& model
   input.documents_json = list_json(request, "documents");
   input.kwargs_json = std::move(kwargs).value();
   input.allow_control_tokens_in_content = settings.allow_control_tokens_in_content;
-  auto rendered = model.chat_template->render(input, read_add_special_tokens(request, text::AddSpecialTokens::kNo));
+  out.add = read_add_special_tokens(request, text::AddSpecialTokens::kNo);
+  out.role = input.add_generation_prompt ? settings.response_role : messages->last_role;
+  if (messages->last_role == out.role) out.last_content = std::move(messages->last_content);
+  return out;
+}
+
+Result<ChatPrompt> render_chat(const ChatInput& chat, const Model& model) {
+  auto rendered = model.chat_template->render(chat.input, chat.add);
   if (!rendered.ok()) return rendered.error();
-  ChatPrompt prompt;
-  prompt.tokens = std::move(rendered.value().tokens);
-  prompt.role = input.add_generation_prompt ? settings.response_role : messages->last_role;
-  if (messages->last_role == prompt.role) prompt.last_content = messages->last_content;
-  for (const TokenId id : prompt.tokens)
+  for (const TokenId id : rendered->tokens)
     if (id < 0 || id >= model.vocab_size)
       return invalid("messages: the template gives token id " + std::to_string(id) + ", which the model's vocabulary of " + std::to_string(model.vocab_size) + " lacks", "messages");
-  return prompt;
+  return ChatPrompt{.tokens = std::move(rendered->tokens), .role = chat.role, .last_content = chat.last_content};
 }
 
 }  // namespace quire::api

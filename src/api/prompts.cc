@@ -46,18 +46,20 @@ Result<std::vector<TokenId>> encode_bounded(const std::string& text, text::AddSp
   return model.tokenizer->encode(text, add);
 }
 
-Status truncate_prompt(const json::object& request, const Model& model, std::vector<TokenId>& tokens) {
+Result<Truncation> read_truncation(const json::object& request, const Model& model) {
   const json::value* side = find_field(request, "truncation_side");
   if (side != nullptr && (!side->is_string() || side->get_string() != "left"))
     return Error{ErrorCode::kUnsupported, "truncation_side: " + shown(*side) + " is not built; \"left\" keeps the last tokens", "truncation_side"};
   const auto asked = read_integer(request, "truncate_prompt_tokens");
-  if (!asked) return {};
+  if (!asked) return Truncation{};
   if (*asked == 0 || *asked > model.max_model_len)
     return invalid("truncate_prompt_tokens: " + std::to_string(*asked) + " is out of range; allowed: -1 (the context length) or 1 to " + std::to_string(model.max_model_len),
                    "truncate_prompt_tokens");
-  const auto keep = static_cast<std::size_t>(*asked < 0 ? model.max_model_len : *asked);
-  if (tokens.size() > keep) tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(keep));
-  return {};
+  return Truncation{static_cast<std::size_t>(*asked < 0 ? model.max_model_len : *asked)};
+}
+
+void Truncation::apply(std::vector<TokenId>& tokens) const {
+  if (keep && tokens.size() > *keep) tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(*keep));
 }
 
 Status SequenceLimit::check(std::size_t num_prompts) const {
@@ -71,20 +73,20 @@ Status SequenceLimit::check(std::size_t num_prompts) const {
                  by_n ? "n" : "prompt");
 }
 
-Result<PromptReader> PromptReader::open(const json::object& request, const Model& model, const SequenceLimit& limit, PromptText keep) {
+Result<PromptReader> PromptReader::open(const json::object& request, const Model& model, const PromptRules& rules) {
   constexpr const char* kForms = "a string, a list of strings, a list of ids or a list of lists of ids";
   const json::value* field = find_field(request, "prompt");
   if (field == nullptr) return invalid(std::string("prompt: it is missing; a prompt is ") + kForms, "prompt");
   if (!field->is_string() && !field->is_array()) return invalid("prompt: " + shown(*field) + " is not " + kForms, "prompt");
-  PromptReader reader(request, model, keep);
+  PromptReader reader(request, model, rules);
   const json::array* list = field->if_array();
   reader.is_list_ = list != nullptr && !list->empty() && (list->front().is_array() || list->front().is_string());
   if (!reader.is_list_) {
-    QUIRE_RETURN_IF_ERROR(limit.check(1));
+    QUIRE_RETURN_IF_ERROR(rules.limit.check(1));
     if (list != nullptr) QUIRE_RETURN_IF_ERROR(reader.read_ids(*list, std::nullopt));
     return reader;
   }
-  QUIRE_RETURN_IF_ERROR(check_list(*list, limit));
+  QUIRE_RETURN_IF_ERROR(check_list(*list, rules.limit));
   reader.num_prompts_ = list->size();
   for (std::size_t i = 0; i < list->size() && (*list)[i].is_array(); ++i) QUIRE_RETURN_IF_ERROR(reader.read_ids((*list)[i].get_array(), i));
   return reader;
@@ -98,8 +100,8 @@ Status PromptReader::read_ids(const json::array& list, std::optional<std::size_t
     if (!id.ok()) return id.error();
     prompt.tokens.push_back(id.value());
   }
-  QUIRE_RETURN_IF_ERROR(truncate_prompt(*request_, *model_, prompt.tokens));
-  if (keep_ == PromptText::kKeep && prompt.tokens.size() < static_cast<std::size_t>(model_->max_model_len)) {
+  rules_.truncation.apply(prompt.tokens);
+  if (rules_.text == PromptText::kKeep && prompt.tokens.size() < static_cast<std::size_t>(model_->max_model_len)) {
     auto text = model_->tokenizer->decode(prompt.tokens, text::SpecialTokens::kKeep);
     if (!text.ok()) return text.error();
     prompt.text = std::move(text).value();
@@ -114,8 +116,8 @@ Status PromptReader::read_text() {
   if (!tokens.ok()) return tokens.error();
   Prompt prompt;
   prompt.tokens = std::move(tokens).value();
-  QUIRE_RETURN_IF_ERROR(truncate_prompt(*request_, *model_, prompt.tokens));
-  if (keep_ == PromptText::kKeep) prompt.text = std::move(text);
+  rules_.truncation.apply(prompt.tokens);
+  if (rules_.text == PromptText::kKeep) prompt.text = std::move(text);
   return add(std::move(prompt));
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "base/sampling_ranges.h"
 #include "text/tokenizer.h"
 
 namespace quire::api {
@@ -147,12 +148,10 @@ Status read_lengths(const json::object& request, Endpoint endpoint, SamplingRequ
     // Absent means OpenAI's 16; an explicit null means the rest of the context.
     out.max_tokens = request.contains("max_tokens") ? read_integer(request, "max_tokens") : std::optional<std::int64_t>(16);
     if (out.max_tokens == 0 && !read_bool(request, "echo").value_or(false))
-      return invalid("max_tokens: 0 is out of range; allowed: 1 or more (0 only with echo)", "max_tokens");
+      return invalid("max_tokens: 0 is out of range; allowed: " + std::string(sampling_range::kMaxTokensOrEcho.text), "max_tokens");
   } else {
     if (find_field(request, "max_completion_tokens") != nullptr) out.max_tokens_field = "max_completion_tokens";
     out.max_tokens = read_integer(request, out.max_tokens_field);
-    const std::string field(out.max_tokens_field);
-    if (out.max_tokens == 0) return invalid(field + ": 0 is out of range; allowed: 1 or more", field);
   }
   const std::int64_t min_tokens = read_integer(request, "min_tokens").value_or(0);
   if (out.max_tokens && *out.max_tokens > 0 && min_tokens > *out.max_tokens)
@@ -244,6 +243,7 @@ Result<std::int32_t> fit_max_tokens(const SamplingRequest& sampling, std::int64_
   if (num_prompt_tokens >= context)
     return invalid(limit + ", and the input has " + n(num_prompt_tokens) + "; no room is left for output. The longest input is " + n(context - 1) + " tokens.", "input_tokens");
   std::int64_t wanted = context - num_prompt_tokens;
+  std::string bound = "the context";
   if (sampling.max_tokens) {
     const std::string field(sampling.max_tokens_field);
     const std::int64_t most = wanted;
@@ -252,10 +252,12 @@ Result<std::int32_t> fit_max_tokens(const SamplingRequest& sampling, std::int64_
     if (wanted >= context) return invalid(sum + ".", field);
     if (wanted > most) return invalid(sum + "; with this " + field + " the input may have at most " + n(context - wanted) + ".", "input_tokens");
   } else if (settings.defaults.max_new_tokens) {
-    wanted = std::min(wanted, std::max<std::int64_t>(*settings.defaults.max_new_tokens, 1));
+    const std::int64_t most = std::max<std::int64_t>(*settings.defaults.max_new_tokens, 1);
+    if (most < wanted) bound = "max_new_tokens of the server's generation defaults";
+    wanted = std::min(wanted, most);
   }
   if (sampling.params.min_tokens > wanted)
-    return invalid("min_tokens: " + n(sampling.params.min_tokens) + " does not fit; the context leaves " + n(wanted) + " output tokens", "min_tokens");
+    return invalid("min_tokens: " + n(sampling.params.min_tokens) + " does not fit; " + bound + " leaves " + n(wanted) + " output tokens", "min_tokens");
   return static_cast<std::int32_t>(wanted);
 }
 

@@ -35,7 +35,9 @@ Result<std::vector<TokenId>> tokens_of(const json::object& request, const Model&
     QUIRE_RETURN_IF_ERROR(check_text_bytes(prompt->get_string().size(), "prompt"));
     return model.tokenizer->encode(std::string_view(prompt->get_string()), read_add_special_tokens(request, text::AddSpecialTokens::kYes));
   }
-  auto chat = read_messages(request, model, settings);
+  const auto input = read_chat(request, model, settings);
+  if (!input.ok()) return input.error();
+  auto chat = render_chat(input.value(), model);
   if (!chat.ok()) return chat.error();
   return std::move(chat.value().tokens);
 }
@@ -109,7 +111,7 @@ Result<Reply> detokenize(const json::object& request, const Model& model, const 
   std::vector<TokenId> ids;
   const json::array& list = tokens->as_array();
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const auto id = read_token_id(list[i], Place{"tokens", i}, model.tokenizer->facts().vocab_size);
+    const auto id = read_token_id(list[i], Place{"tokens", i}, model.vocab_size);
     if (!id.ok()) return id.error();
     ids.push_back(id.value());
   }

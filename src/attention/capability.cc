@@ -21,9 +21,13 @@ std::int32_t AttnProblem::group() const {
   return num_heads / num_ranks / std::max(1, num_kv_heads / num_ranks);
 }
 
+std::string AttnProblem::kv_format_text() const {
+  return kv_format == kv::KvFormat::kOther && !kv_format_asked.empty() ? kv_format_asked : kv::kv_format_name(kv_format);
+}
+
 std::string AttnProblem::describe() const {
   std::string out = std::to_string(num_heads) + "/" + std::to_string(num_kv_heads) + " heads of " + std::to_string(head_dim) + ", block " + std::to_string(block_size) + ", KV " +
-                    kv::kv_format_name(kv_format);
+                    kv_format_text();
   if (query_dtype != DType::kBF16) out += std::string(", queries ") + dtype_name(query_dtype);
   for (const Mask m : kMasks)
     if (masks.has(m)) out += std::string(", ") + mask_name(m);

@@ -52,9 +52,11 @@ struct AttnProblem {
   MaskSet masks = {};
   std::int64_t max_context = 0;  // tokens; 0: not stated
   std::int32_t num_ranks = 1;    // that share each layer's heads
+  std::string kv_format_asked = {};  // of a kv_format kOther: the name that was asked for; "": none was
 
   // Query heads per KV head on one rank; more ranks than KV heads replicate them. 0: the heads do not divide.
   [[nodiscard]] std::int32_t group() const;
+  [[nodiscard]] std::string kv_format_text() const;
   [[nodiscard]] std::string describe() const;
 };
 

@@ -73,11 +73,11 @@ struct Moves {
     }
     const auto format_fits = [&](kv::KvFormat f) { return device.stores(f) && all_classes(row, [&](const ClassCaps& c) { return c.takes_format(f); }); };
     if (format_fits(q.kv_format)) return;
-    const kv::KvFormat was = q.kv_format;
-    if (is_fp8(was)) q.kv_format = device.e4m3();  // the same width first
+    const std::string was = q.kv_format_text();
+    if (is_fp8(q.kv_format)) q.kv_format = device.e4m3();  // the same width first
     for (const kv::KvFormat f : {kv::KvFormat::kBF16, kv::KvFormat::kF16, kv::KvFormat::kF32, device.e4m3()})
       if (!format_fits(q.kv_format)) q.kv_format = f;
-    say("KV", kv::kv_format_name(q.kv_format), kv::kv_format_name(was));
+    say("KV", q.kv_format_text(), was);
   }
   void masks_and_length() {
     for (const Mask m : kMasks) {

@@ -4,6 +4,7 @@
 
 #include "attention/device_family.h"
 #include "base/suggest.h"
+#include "base/text.h"
 
 namespace quire::attention {
 namespace {
@@ -14,12 +15,6 @@ std::string joined(const std::vector<Reason>& reasons) {
   std::string out;
   for (const Reason& r : reasons) out += (out.empty() ? "" : "; ") + r.to_string();
   return out;
-}
-
-std::string upper(std::string text) {
-  for (char& c : text)
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  return text;
 }
 
 std::string families_text(const BackendCaps& row) {
@@ -56,7 +51,7 @@ void check_class(const ClassCaps& caps, RowClass p, const AttnProblem& q, ClassR
   refuse(group > 0 && group < caps.min_group, std::to_string(group) + " query heads per KV head is below " + std::to_string(caps.min_group));
   refuse(!caps.takes_block_size(q.block_size), "block size " + std::to_string(q.block_size) + " is not among " + caps.block_sizes_text());
   refuse(!caps.takes_query(q.query_dtype), std::string("queries in ") + dtype_name(q.query_dtype) + " are not supported");
-  refuse(!caps.takes_format(q.kv_format), std::string("KV ") + kv::kv_format_name(q.kv_format) + " is not supported");
+  refuse(!caps.takes_format(q.kv_format), "KV " + q.kv_format_text() + " is not supported");
   for (const Mask m : kMasks) refuse(q.masks.has(m) && !caps.masks.has(m), std::string(mask_name(m)) + " is not supported");
   refuse(caps.max_context > 0 && q.max_context > caps.max_context, std::to_string(q.max_context) + " tokens of context is above " + std::to_string(caps.max_context));
 }
@@ -105,13 +100,21 @@ class Negotiation {
       if (out_.asked != nullptr) return {};
       if (const ForeignBackend* foreign = find_foreign_backend(upper(*request_.backend)))
         return Error{ErrorCode::kUnsupported, "attention backend " + std::string(foreign->name) + ": it " + std::string(foreign->needs) + " and is no row of this program's table", request_.backend_source};
-      return invalid("unknown attention backend '" + *request_.backend + "'" + did_you_mean(upper(*request_.backend), known_backend_names()), request_.backend_source);
+      return unknown_backend();
     }
     if (request_.fast_path == FastPath::kOn && instinct()) {
       out_.asked = find_backend(kFastRow);
       out_.chosen_by = request_.fast_path_source;
     }
     return {};
+  }
+  // Names of rows only: a name of another program that this one knows has its own answer.
+  [[nodiscard]] Error unknown_backend() const {
+    auto names = known_backend_names();
+    names.emplace_back("AUTO");
+    std::string rows;
+    for (const BackendCaps& row : backend_table()) rows += std::string(row.name) + ", ";
+    return invalid(request_.backend_source + " '" + *request_.backend + "': unknown attention backend; must be one of " + rows + "or AUTO" + did_you_mean(upper(*request_.backend), names), request_.backend_source);
   }
   [[nodiscard]] bool may_win(const BackendCaps& row) const { return out_.asked != nullptr ? &row == out_.asked : row.opt_in == OptIn::kNo; }
   static bool serves(const Candidate& c, RowClass p) {
@@ -186,7 +189,7 @@ std::vector<Reason> reasons_against(const BackendCaps& row, const AttnProblem& q
   check_heads(q, reasons);
   const DeviceFamily* device = find_device_family(family);
   if (device != nullptr && !device->stores(q.kv_format))
-    reasons.push_back({{true, true, true}, std::string("KV ") + kv::kv_format_name(q.kv_format) + ": " + std::string(family) + " stores " + kv::kv_format_name(device->e4m3())});
+    reasons.push_back({{true, true, true}, "KV " + q.kv_format_text() + ": " + std::string(family) + " stores " + kv::kv_format_name(device->e4m3())});
   ClassReasons by_class(reasons);
   for (const RowClass p : kRowClasses) check_class(row.of(p), p, q, by_class);
   return reasons;

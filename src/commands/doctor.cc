@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
-#include <cmath>
-#include <cstdio>
+#include <vector>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "commands/console.h"
+#include "commands/json_number.h"
 #include "commands/kv_gate_report.h"
 #include "commands/startup.h"
 
@@ -16,25 +17,44 @@ namespace {
 
 constexpr std::string_view kCommand = "doctor";
 
-std::string number(double x) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2e", x);
-  return text;
+// One line for each kind of check and row class: how many there were and how near the nearest came to its bound.
+struct Group {
+  std::string check, rows;
+  std::size_t count = 0, failed = 0;
+  double most_used = 0.0;  // of a bound, over those that passed; bounds of 0 ask for the same bits
+};
+
+std::vector<Group> groups_of(const selfcheck::Report& report) {
+  std::vector<Group> groups;
+  for (const selfcheck::Verdict& v : report.verdicts) {
+    auto at = std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return g.check == v.check && g.rows == v.row_class; });
+    if (at == groups.end()) at = groups.insert(at, Group{.check = v.check, .rows = v.row_class});
+    ++at->count;
+    at->failed += v.passed ? 0 : 1;
+    if (v.passed && v.bound > 0.0) at->most_used = std::max(at->most_used, v.worst_error / v.bound);
+  }
+  return groups;
 }
 
-std::string padded(std::string text, std::size_t width) {
-  text.resize(std::max(text.size(), width), ' ');
-  return text;
+std::string summary_lines(const selfcheck::Report& report) {
+  const std::vector<Group> groups = groups_of(report);
+  std::size_t check = 5, rows = 4, count = 6;
+  for (const Group& g : groups) {
+    check = std::max(check, g.check.size());
+    rows = std::max(rows, g.rows.size());
+    count = std::max(count, std::to_string(g.count).size());
+  }
+  const auto line = [&](const char* verdict, const Group& g, const std::string& number_of, const std::string& use) {
+    return left_aligned(verdict, 5) + left_aligned(g.check, check + 2) + left_aligned(g.rows, rows + 2) + left_aligned(number_of, count + 2) + use + "\n";
+  };
+  std::string out = line("", {.check = "check", .rows = "rows"}, "checks", "nearest to its bound");
+  for (const Group& g : groups) {
+    out += line(g.failed == 0 ? "ok" : "", g, std::to_string(g.count), g.failed == 0 ? formatted("%.0f %%", 100.0 * g.most_used) : std::to_string(g.failed) + " FAILED");
+  }
+  return out;
 }
 
-boost::json::value finite(double x) {
-  if (!std::isfinite(x)) return nullptr;
-  return x;
-}
-
-}  // namespace
-
-std::string report_text(const selfcheck::Report& report) {
+std::string verdict_lines(const selfcheck::Report& report, Detail detail) {
   std::size_t check = 5, batch = 5, rows = 4;
   for (const selfcheck::Verdict& v : report.verdicts) {
     check = std::max(check, v.check.size());
@@ -42,17 +62,21 @@ std::string report_text(const selfcheck::Report& report) {
     rows = std::max(rows, v.row_class.size());
   }
   const auto line = [&](const std::string& verdict, const selfcheck::Verdict& v, const std::string& error, const std::string& bound) {
-    return padded(verdict, 5) + padded(v.check, check + 2) + padded(v.row_class, rows + 2) + padded(v.batch, batch + 2) + padded(error, 10) + padded(bound, 10) + v.where + "\n";
+    return left_aligned(verdict, 5) + left_aligned(v.check, check + 2) + left_aligned(v.row_class, rows + 2) + left_aligned(v.batch, batch + 2) + left_aligned(error, 10) + left_aligned(bound, 10) + v.where + "\n";
   };
   std::string out = line("", {.check = "check", .batch = "batch", .row_class = "rows", .where = "worst element"}, "error", "bound");
-  std::size_t failed = 0;
-  for (const selfcheck::Verdict& v : report.verdicts) {
-    failed += v.passed ? 0 : 1;
-    out += line(v.passed ? "ok" : "FAIL", v, number(v.worst_error), number(v.bound));
-  }
-  char seconds[32];
-  std::snprintf(seconds, sizeof seconds, "%.2f s", report.seconds);
-  return out + std::to_string(report.verdicts.size()) + " checks over " + std::to_string(report.num_steps) + " steps in " + seconds + ": " + (failed == 0 ? "all passed" : std::to_string(failed) + " FAILED") + "\n";
+  for (const selfcheck::Verdict& v : report.verdicts)
+    if (!v.passed || detail == Detail::kEveryCheck) out += line(v.passed ? "ok" : "FAIL", v, formatted("%.2e", v.worst_error), formatted("%.2e", v.bound));
+  return out;
+}
+
+}  // namespace
+
+std::string report_text(const selfcheck::Report& report, Detail detail) {
+  const auto failed = std::count_if(report.verdicts.begin(), report.verdicts.end(), [](const selfcheck::Verdict& v) { return !v.passed; });
+  std::string out = detail == Detail::kSummary ? summary_lines(report) : "";
+  if (detail == Detail::kEveryCheck || failed > 0) out += verdict_lines(report, detail);
+  return out + std::to_string(report.verdicts.size()) + " checks over " + std::to_string(report.num_steps) + " steps in " + formatted("%.2f s", report.seconds) + ": " + (failed == 0 ? "all passed" : std::to_string(failed) + " FAILED") + "\n";
 }
 
 boost::json::object report_json(const selfcheck::Report& report) {
@@ -62,8 +86,8 @@ boost::json::object report_json(const selfcheck::Report& report) {
                                            {"batch", v.batch},
                                            {"row_class", v.row_class},
                                            {"passed", v.passed},
-                                           {"worst_error", finite(v.worst_error)},
-                                           {"bound", finite(v.bound)},
+                                           {"worst_error", json_number(v.worst_error)},
+                                           {"bound", json_number(v.bound)},
                                            {"layer", v.layer == selfcheck::kNoLayer ? boost::json::value(nullptr) : boost::json::value(v.layer)},
                                            {"where", v.where}});
   return {{"passed", report.passed()}, {"failure", report.failure()}, {"seconds", report.seconds}, {"steps", report.num_steps}, {"verdicts", std::move(verdicts)}};
@@ -80,7 +104,7 @@ int doctor(const config::DoctorCommand& command, const StartupSwitches& switches
   if (!model.ok()) return report_error(kCommand, model.error());
   const selfcheck::Report& report = model->report;
   QUIRE_LOG_INFO("start-up: {}", timeline.text());
-  std::string out = report_text(report) + kv_gate_text(model->kv_gate);
+  std::string out = report_text(report, command.options.boolean("verbose") ? Detail::kEveryCheck : Detail::kSummary) + kv_gate_text(model->kv_gate);
   if (command.options.boolean("json")) {
     boost::json::object document{{"model", prepared->config.engine.model_arg}};
     for (auto& [key, value] : report_json(report)) document[key] = value;

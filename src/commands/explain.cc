@@ -4,6 +4,7 @@
 #include <boost/json/serialize.hpp>
 
 #include "base/suggest.h"
+#include "base/text.h"
 #include "commands/console.h"
 #include "commands/kv_scales.h"
 #include "config/attention_flags.h"
@@ -65,6 +66,7 @@ class Explainer {
     for (const Error& e : options_.not_built()) out_.not_built.push_back(e.message);
     if (!in_.facts.serve_refusal.empty()) out_.not_built.push_back("MODEL: " + in_.facts.serve_refusal);
     if (out_.device->platform != attention::Platform::kCpu) out_.not_built.push_back("device " + std::string(out_.device->name) + ": this program runs models on a CPU only");
+    check_length(environment.value());
     notes(environment.value());
     return std::move(out_);
   }
@@ -79,9 +81,10 @@ class Explainer {
     q.head_dim = number("head-size", f.head_dim);
     q.block_size = number("block-size", 16);
     q.num_ranks = number("tensor-parallel-size", 1);
-    q.max_context = options_.integer("max-model-len").value_or(f.max_positions);
+    q.max_context = options_.integer("max-model-len").value_or(f.limit.tokens);
     q.query_dtype = query_dtype();
     q.kv_format = kv_format(q.query_dtype);
+    if (q.kv_format == kv::KvFormat::kOther) q.kv_format_asked = options_.text("kv-cache-dtype");
     q.masks = f.masks;
     std::vector<std::string_view> words;
     for (const NamedMask& m : kMaskWords) words.push_back(m.word);
@@ -114,7 +117,7 @@ class Explainer {
       request.backend = env.attention_backend;
       request.backend_source = "VLLM_ATTENTION_BACKEND";
     }
-    for (const char c : request.backend.value_or("")) asked_name_ += c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    asked_name_ = upper(request.backend.value_or(""));
     if (env.rocm_aiter == false || env.rocm_aiter_mha == false) {
       request.fast_path = attention::FastPath::kOff;
     } else if (env.rocm_aiter == true || env.rocm_aiter_mha == true) {
@@ -134,6 +137,11 @@ class Explainer {
         problems_.add(e);
     }
     return graph;
+  }
+  void check_length(const config::Environment& env) {
+    config::Problems refused;
+    config::check_model_len(options_, env, in_.facts.limit, out_.notes, refused);
+    for (const Error& e : refused.all()) out_.not_built.push_back(e.message);
   }
   void resolve_graphs(const std::string& asked) {
     const attention::ClassSet& set = out_.selection.set;
@@ -172,9 +180,6 @@ class Explainer {
     if (asked != nullptr && !asked->alias.empty() && request_by_alias(*asked)) out_.notes.push_back({Severity::kInfo, out_.selection.chosen_by, "stands for " + std::string(asked->name) + ", the path that vLLM calls " + std::string(asked->alias)});
     for (const config::Adjustment& n : options_.notes())
       if (cpu || n.flag != "--gpu-memory-utilization") out_.notes.push_back(n);  // a GPU has memory to share
-    const std::int64_t positions = in_.facts.max_positions, asked_len = options_.integer("max-model-len").value_or(0);
-    if (positions > 0 && asked_len > positions)
-      out_.notes.push_back({Severity::kWarning, "--max-model-len", std::to_string(asked_len) + " is above the model's " + std::to_string(positions) + " positions: serve refuses it without VLLM_ALLOW_LONG_MAX_MODEL_LEN=1"});
   }
 
   // Chosen by a variable, or by vLLM's name of the row.
@@ -211,7 +216,7 @@ Result<Explanation> make_explanation(const ExplainInputs& inputs) { return Expla
 int explain(const config::ExplainCommand& command) {
   const auto folders = config::locate_model(command.options);
   if (!folders.ok()) return report_error(kCommand, folders.error());
-  auto facts = read_model_facts(folders->model_dir);
+  auto facts = read_model_facts(folders->model_dir, folders->tokenizer_dir);
   if (!facts.ok()) return report_error(kCommand, facts.error());
   const auto explanation = make_explanation({command.options, command.device, config::process_variables(), std::move(facts).value()});
   if (!explanation.ok()) return report_error(kCommand, explanation.error());

@@ -9,6 +9,7 @@
 #include "attention/select.h"
 #include "config/command_line.h"
 #include "config/environment.h"
+#include "config/resolve.h"
 
 namespace quire::commands {
 
@@ -17,11 +18,11 @@ struct ModelFacts {
   std::int32_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
   DType dtype = DType::kBF16;
   attention::MaskSet masks;
-  std::int64_t max_positions = 0;  // 0: not stated
+  config::LengthLimit limit;       // as serve resolves it
   bool fp8_kv = false;             // the checkpoint declares an FP8 KV cache
-  std::string serve_refusal;       // why `serve` refuses config.json; "": it does not
+  std::string serve_refusal;       // why `serve` refuses config.json or tokenizer_config.json; "": it does not
 };
-[[nodiscard]] Result<ModelFacts> read_model_facts(const std::string& model_dir);
+[[nodiscard]] Result<ModelFacts> read_model_facts(const std::string& model_dir, const std::string& tokenizer_dir);
 
 struct ExplainInputs {
   const config::Options& options;

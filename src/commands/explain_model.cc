@@ -1,9 +1,10 @@
-// What attention needs of config.json, whatever else is in it.
+// What attention needs of config.json, whatever else is in it, and of tokenizer_config.json the length.
 #include <string_view>
 
 #include "base/json.h"
 #include "commands/explain.h"
 #include "model/spec.h"
+#include "text/tokenizer.h"
 
 namespace quire::commands {
 namespace {
@@ -65,7 +66,7 @@ attention::MaskSet masks_of(const json::object& c) {
 
 }  // namespace
 
-Result<ModelFacts> read_model_facts(const std::string& model_dir) {
+Result<ModelFacts> read_model_facts(const std::string& model_dir, const std::string& tokenizer_dir) {
   auto parsed = parse_json_file(model_dir + "/config.json");
   if (!parsed.ok()) return parsed.error();
   if (!parsed->is_object()) return Error{ErrorCode::kCorrupt, "config.json: must be a JSON object", "config.json"};
@@ -89,10 +90,16 @@ Result<ModelFacts> read_model_facts(const std::string& model_dir) {
       if (dtype.empty()) dtype = text(*o, key);
   facts.dtype = parse_dtype(dtype).value_or(DType::kF32);
   facts.masks = masks_of(c);
-  facts.max_positions = std::max<std::int64_t>(0, whole(c, "max_position_embeddings").value_or(0));
+  facts.limit.tokens = std::max<std::int64_t>(0, whole(c, "max_position_embeddings").value_or(0));
   facts.fp8_kv = declares_fp8_kv(top);
   const auto spec = model::read_model_spec(model_dir);
-  if (!spec.ok()) facts.serve_refusal = spec.error().message;
+  const auto tokenizer_length = text::read_model_max_length(tokenizer_dir);
+  if (!spec.ok())
+    facts.serve_refusal = spec.error().message;
+  else if (!tokenizer_length.ok())
+    facts.serve_refusal = tokenizer_length.error().message;
+  else
+    facts.limit = config::length_limit(spec.value(), {tokenizer_length.value()});
   return facts;
 }
 

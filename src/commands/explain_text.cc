@@ -64,7 +64,7 @@ json::object problem_json(const attention::AttnProblem& q) {
           {"num_kv_heads", q.num_kv_heads},
           {"head_size", q.head_dim},
           {"block_size", q.block_size},
-          {"kv_format", kv::kv_format_name(q.kv_format)},
+          {"kv_format", q.kv_format_text()},
           {"query_dtype", dtype_name(q.query_dtype)},
           {"masks", std::move(masks)},
           {"max_context", q.max_context},

@@ -63,7 +63,7 @@ class Loading {
   Result<CheckedModel> run(const StartupSwitches& switches) {
     auto setup = switches.forced_graph_mode.has_value() ? set_up_run(config_, std::string(attention::kServedFamily), switches.forced_graph_mode) : Result<RunSetup>(prepared_.setup);
     if (!setup.ok()) return setup.error();
-    auto plan = plan_memory({config_, prepared_.machine, prepared_.model_longest, switches.forced_graph_mode});
+    auto plan = plan_memory({config_, prepared_.machine, switches.forced_graph_mode});
     if (!plan.ok()) return plan.error();
     log_lines(plan_text(plan.value()));
     QUIRE_RETURN_IF_ERROR(check_fit(plan.value()));

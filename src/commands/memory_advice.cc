@@ -58,7 +58,7 @@ class Adviser {
  private:
   [[nodiscard]] std::size_t available() const { return static_cast<std::size_t>(plan_.available_bytes); }
   [[nodiscard]] bool fits(const config::ResolvedConfig& c) const {
-    const auto plan = plan_without_advice({c, in_.machine, in_.model_longest});
+    const auto plan = plan_without_advice({c, in_.machine});
     return plan.ok() && plan->total_bytes() <= available();
   }
   [[nodiscard]] static std::int64_t block_bytes(const config::ResolvedConfig& c) {

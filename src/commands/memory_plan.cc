@@ -124,8 +124,8 @@ Result<MemoryPlan> plan_without_advice(const PlanInputs& in) {
   plan.graph_mode = graph::graph_mode_name(setup->graphs.mode);
   plan.available_bytes = in.machine.free_memory_bytes;
   plan.max_model_len = s.max_model_len;
-  const std::int64_t pool_tokens = std::int64_t{s.num_blocks} * s.block_size;
-  plan.longest_context = std::min(std::max<std::int64_t>(in.model_longest, s.max_model_len), pool_tokens);
+  plan.pool_tokens = std::int64_t{s.num_blocks} * s.block_size;
+  plan.longest_context = std::min<std::int64_t>(s.max_model_len, plan.pool_tokens);
   plan.largest_batch = std::min<std::int64_t>(s.max_num_seqs, s.num_blocks / ceil_div<std::int64_t>(std::max(s.max_model_len, 1), s.block_size));
   return plan;
 }

@@ -34,7 +34,8 @@ struct MemoryPlan {
   std::vector<std::string> follows;  // parallel to items: from which flags and facts the bytes follow
   std::string model, device, backend, graph_mode;
   std::int64_t available_bytes = 0;  // of the machine, now; 0: not known
-  std::int64_t longest_context = 0;  // tokens that one request could have in this pool, within the model's own limit
+  std::int64_t longest_context = 0;  // tokens of one request alone: --max-model-len, or the pool where that is smaller
+  std::int64_t pool_tokens = 0;      // that the KV pool holds
   std::int64_t largest_batch = 0;    // requests of max_model_len tokens that the pool and the step limits hold at once
   std::int64_t max_model_len = 0;
   std::string advice;                // when it does not fit: which flag to change and to what
@@ -47,7 +48,6 @@ struct MemoryPlan {
 struct PlanInputs {
   const config::ResolvedConfig& config;
   config::MachineFacts machine;
-  std::int64_t model_longest = 0;  // derived_max_model_len
   std::optional<graph::GraphMode> forced_mode = std::nullopt;  // as for set_up_run
 };
 

@@ -51,7 +51,7 @@ Result<ResolvedRun> resolve_run(const config::Options& options, const ModelFiles
   const config::MachineFacts machine = config::this_machine();
   auto resolved = config::resolve({options, files.environment, files.folders, files.spec, files.generation, config::TokenizerFacts{model_max_length}, machine});
   if (!resolved.ok()) return resolved.error();
-  return ResolvedRun{std::move(resolved).value(), machine, model::derived_max_model_len(files.spec, model_max_length)};
+  return ResolvedRun{std::move(resolved).value(), machine};
 }
 
 }  // namespace quire::commands

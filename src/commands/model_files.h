@@ -23,7 +23,6 @@ struct ModelFiles {
 struct ResolvedRun {
   config::ResolvedConfig config;
   config::MachineFacts machine;
-  std::int64_t model_longest = 0;  // derived_max_model_len
 };
 // `model_max_length`: the tokenizer's; 0: it states none.
 [[nodiscard]] Result<ResolvedRun> resolve_run(const config::Options& options, const ModelFiles& files, std::int64_t model_max_length);

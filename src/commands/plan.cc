@@ -35,7 +35,7 @@ Result<MemoryPlan> make_plan(const config::Options& options) {
   const auto run = resolve_run(options, files.value(), max_length.value());
   if (!run.ok()) return run.error();
   QUIRE_RETURN_IF_ERROR(check_headers(run->config));
-  return plan_memory({run->config, run->machine, run->model_longest});
+  return plan_memory({run->config, run->machine});
 }
 
 }  // namespace
@@ -43,7 +43,8 @@ Result<MemoryPlan> make_plan(const config::Options& options) {
 int plan(const config::PlanCommand& command) {
   const auto made = make_plan(command.options);
   if (!made.ok()) return report_error(kCommand, made.error());
-  return print_answer(kCommand, command.options.boolean("json") ? boost::json::serialize(plan_json(made.value())) + "\n" : plan_text(made.value()));
+  return print_answer(kCommand, command.options.boolean("json") ? boost::json::serialize(plan_json(made.value())) + "\n" : plan_text(made.value()),
+                      made->fits() ? 0 : kFailureExitCode);
 }
 
 }  // namespace quire::commands

@@ -9,9 +9,9 @@
 #include "api/prompts.h"
 #include "api/sampling.h"
 #include "base/log.h"
+#include "base/sampling_ranges.h"
 #include "commands/console.h"
 #include "commands/startup.h"
-#include "scheduler/sampling_ranges.h"
 
 namespace quire::commands {
 namespace {
@@ -46,11 +46,13 @@ Result<std::vector<TokenId>> prompt_tokens(const json::object& request, const ap
   const bool chat = request.contains("messages");
   if (chat && model.chat_template == nullptr) return invalid("this model has no chat template; give one with --chat-template or leave --chat out", "--chat");
   if (chat) {
-    auto messages = api::read_messages(request, model, settings);
-    if (!messages.ok()) return messages.error();
-    return std::move(messages->tokens);
+    const auto input = api::read_chat(request, model, settings);
+    if (!input.ok()) return input.error();
+    auto rendered = api::render_chat(input.value(), model);
+    if (!rendered.ok()) return rendered.error();
+    return std::move(rendered->tokens);
   }
-  auto reader = api::PromptReader::open(request, model, {.n = 1, .max_prompts = 1, .max_queue = 1}, api::PromptText::kDrop);
+  auto reader = api::PromptReader::open(request, model, {.limit = {.n = 1, .max_prompts = 1, .max_queue = 1}});
   if (!reader.ok()) return reader.error();
   QUIRE_RETURN_IF_ERROR(reader->read_text());
   return std::move(reader->take().front().tokens);

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <ctime>
 #include <optional>
@@ -20,21 +21,34 @@ namespace {
 
 constexpr std::string_view kCommand = "serve";
 
-// SIGTERM and SIGINT are taken by the main thread alone; every other thread inherits the mask.
-sigset_t block_stop_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  return set;
-}
+// One request to stop may come as several signals: GNU timeout sends its own and one to the group, a terminal sends to every process of a
+// pipeline, and a supervisor may repeat itself.
+constexpr std::chrono::seconds kSameRequest(1);
 
-std::optional<int> wait_signal(const sigset_t& set, std::chrono::milliseconds bound) {
-  const timespec t{.tv_sec = bound.count() / 1000, .tv_nsec = bound.count() % 1000 * 1'000'000};
-  const int got = sigtimedwait(&set, nullptr, &t);
-  return got > 0 ? std::optional(got) : std::nullopt;
-}
+// SIGTERM and SIGINT, taken by the main thread alone: every other thread inherits the mask.
+class StopSignals {
+ public:
+  StopSignals() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGTERM);
+    sigaddset(&set_, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+  }
+  // A signal that came within `bound` and asks for something new: it is the first, or came more than kSameRequest after the first.
+  [[nodiscard]] std::optional<int> wait(std::chrono::milliseconds bound) {
+    const timespec t{.tv_sec = bound.count() / 1000, .tv_nsec = bound.count() % 1000 * 1'000'000};
+    const int got = sigtimedwait(&set_, nullptr, &t);
+    if (got <= 0) return std::nullopt;
+    const auto now = std::chrono::steady_clock::now();
+    if (first_.has_value() && now - *first_ <= kSameRequest) return std::nullopt;
+    if (!first_.has_value()) first_ = now;
+    return got;
+  }
+
+ private:
+  sigset_t set_;
+  std::optional<std::chrono::steady_clock::time_point> first_;
+};
 
 // Work on another thread while the main thread listens for signals.
 template <class Work>
@@ -42,9 +56,9 @@ class Background {
  public:
   explicit Background(Work work) : thread_([this, work = std::move(work)]() mutable { work(); done_.store(true); }) {}
   // True when the work is done, false when a stop signal came first.
-  [[nodiscard]] bool wait(const sigset_t& set) {
+  [[nodiscard]] bool wait(StopSignals& signals) {
     while (!done_.load())
-      if (wait_signal(set, std::chrono::milliseconds(20)).has_value()) return false;
+      if (signals.wait(std::chrono::milliseconds(20)).has_value()) return false;
     return true;
   }
 
@@ -69,9 +83,9 @@ struct Parts {
   std::_Exit(kFailureExitCode);
 }
 
-int run_until_signal(Parts& p, const sigset_t& set) {
+int run_until_signal(Parts& p, StopSignals& signals) {
   for (;;) {
-    if (const auto got = wait_signal(set, std::chrono::milliseconds(200))) {
+    if (const auto got = signals.wait(std::chrono::milliseconds(200))) {
       QUIRE_LOG_INFO("signal {}: draining for at most {} s", *got, p.prepared.config.http.shutdown_timeout_seconds);
       return 0;
     }
@@ -83,7 +97,7 @@ int run_until_signal(Parts& p, const sigset_t& set) {
   }
 }
 
-void shut_down(Parts& p, const sigset_t& set, bool grace) {
+void shut_down(Parts& p, StopSignals& signals, bool grace) {
   Background work([&] {
     const std::chrono::seconds bound(grace ? p.prepared.config.http.shutdown_timeout_seconds : 0);
     p.service->set_draining();
@@ -91,7 +105,7 @@ void shut_down(Parts& p, const sigset_t& set, bool grace) {
     p.model->engine()->stop(std::chrono::milliseconds(0));
     p.server->stop();
   });
-  if (!work.wait(set)) leave_now("second signal: leaving without draining");
+  if (!work.wait(signals)) leave_now("asked to stop again: leaving without draining");
   QUIRE_LOG_INFO("stopped");
 }
 
@@ -99,7 +113,7 @@ void shut_down(Parts& p, const sigset_t& set, bool grace) {
 
 int serve(const config::ServeCommand& command, const StartupSwitches& switches) {
   StartupTimeline timeline;
-  const sigset_t set = block_stop_signals();
+  StopSignals signals;
   auto prepared = prepare(command.options, timeline);
   if (!prepared.ok()) return report_error(kCommand, prepared.error());
   if (command.options.boolean("print-config")) return print_config(kCommand, command.options, prepared->config);
@@ -124,7 +138,7 @@ int serve(const config::ServeCommand& command, const StartupSwitches& switches) 
         failure = model.error();
       }
     });
-    if (!loading.wait(set)) leave_now("signal while loading: leaving");
+    if (!loading.wait(signals)) leave_now("signal while loading: leaving");
   }
   if (failure.has_value()) {
     p.server->stop();
@@ -135,8 +149,8 @@ int serve(const config::ServeCommand& command, const StartupSwitches& switches) 
   QUIRE_LOG_INFO("start-up: {}", timeline.text());
   QUIRE_LOG_INFO("serving {} on {}", p.prepared.config.api.served_names.front(), p.server->address());
 
-  const int code = run_until_signal(p, set);
-  shut_down(p, set, code == 0);
+  const int code = run_until_signal(p, signals);
+  shut_down(p, signals, code == 0);
   p.health->detach();
   return code;
 }

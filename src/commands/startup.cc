@@ -3,10 +3,10 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
-#include <cstdio>
 
 #include "attention/device_family.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "commands/console.h"
 #include "commands/cpu_set_up.h"
 #include "commands/log_lines.h"
@@ -98,11 +98,7 @@ Status judge_cache(const selfcheck::KvGate& gate, const config::EngineSettings& 
 
 }  // namespace
 
-std::string seconds_text(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3f s", seconds);
-  return text;
-}
+std::string seconds_text(double seconds) { return formatted("%.3f s", seconds); }
 
 void StartupTimeline::lap(std::string what) {
   const auto now = Clock::now();
@@ -136,7 +132,7 @@ Result<Prepared> prepare(const config::Options& options, StartupTimeline& timeli
   auto setup = set_up_run(resolved, std::string(attention::kServedFamily));
   if (!setup.ok()) return setup.error();
   timeline.lap("resolution");
-  return Prepared{std::move(resolved), std::move(setup).value(), run->machine, run->model_longest, std::move(tokenizer).value(), std::move(chat).value()};
+  return Prepared{std::move(resolved), std::move(setup).value(), run->machine, std::move(tokenizer).value(), std::move(chat).value()};
 }
 
 void log_banner(const Prepared& p, BannerInputs::Server server) {

@@ -51,7 +51,6 @@ struct Prepared {
   config::ResolvedConfig config;
   RunSetup setup;
   config::MachineFacts machine;
-  std::int64_t model_longest = 0;  // tokens: the model's own limit
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatTemplate> chat_template;  // null: the model has none
 };

@@ -52,7 +52,7 @@ constexpr FlagRow kRows[] = {
     {.name = "timeout-keep-alive", .kind = K::kInt, .fallback = "5", .allowed = "1..86400", .help = "Seconds an idle connection stays open; VLLM_HTTP_TIMEOUT_KEEP_ALIVE is the same", .group = G::kHttp, .audience = Audience::kServe},
     {.name = "header-timeout", .kind = K::kInt, .fallback = "30", .allowed = "1..3600", .help = "Seconds to send a request's header", .group = G::kHttp, .audience = Audience::kServe},
     {.name = "write-timeout", .kind = K::kInt, .fallback = "120", .allowed = "1..3600", .help = "Seconds a client may not read", .group = G::kHttp, .audience = Audience::kServe},
-    {.name = "shutdown-timeout", .kind = K::kInt, .fallback = "30", .allowed = "0..86400", .help = "Seconds to finish requests after SIGTERM", .group = G::kHttp, .audience = Audience::kServe},
+    {.name = "shutdown-timeout", .kind = K::kInt, .fallback = "30", .allowed = "0..86400", .help = "Seconds to finish requests after SIGTERM or SIGINT; another one more than 1 s after the first leaves at once", .group = G::kHttp, .audience = Audience::kServe},
     {.name = "io-threads", .kind = K::kInt, .fallback = "1", .allowed = "1..64", .help = "Threads for sockets", .group = G::kHttp, .audience = Audience::kServe},
     {.name = "tokenizer-threads", .kind = K::kInt, .fallback = "a quarter of the cores, 2 to 8", .allowed = "1..64", .help = "Threads that tokenise text; one more reads bodies and token ids and never waits for text", .group = G::kHttp, .audience = Audience::kServe},
     {.name = "api-server-count", .aliases = "-asc", .kind = K::kInt, .fallback = "1", .allowed = "1..64", .help = "API processes", .group = G::kHttp, .fate = Fate::kNoEffect, .fate_text = "one process serves all connections; use --io-threads and --tokenizer-threads", .audience = Audience::kServe},
@@ -111,6 +111,7 @@ constexpr FlagRow kRows[] = {
     // Program
     {.name = "config", .help = "YAML file of flags (key: value); the command line wins", .group = G::kProgram},
     {.name = "print-config", .kind = K::kBool, .fallback = "false", .help = "Print what would run and stop", .group = G::kProgram},
+    {.name = "verbose", .kind = K::kBool, .fallback = "false", .help = "One line for each check with its worst element instead of a summary", .group = G::kProgram, .audience = Audience::kDoctor},
     {.name = "json", .kind = K::kBool, .fallback = "false", .help = "One JSON document on standard output", .group = G::kProgram, .benches = "attention"},
     {.name = "help", .aliases = "-h", .kind = K::kBool, .fallback = "false", .help = "This text", .group = G::kProgram, .benches = "attention"},
 };

@@ -209,16 +209,17 @@ std::string plan_help() {
          "\nSays how much memory `quire serve` would take with the same flags, item by item and from which flags each\n"
          "follows, the longest context and the largest batch, and what to change when it does not fit. Reads\n"
          "config.json and the headers of the weights only; with --load-format dummy, config.json alone. Exit\n"
-         "status 0 whenever there is a plan, also when it does not fit.\n"
+         "status 0 when the plan fits, 1 when it does not or cannot be made, 2 for a wrong command line.\n"
          "\nEvery flag of `quire serve` is taken; quire serve --help lists them.\n";
 }
 
 std::string doctor_help() {
-  return "quire doctor MODEL [flags of serve] [--json]\n"
+  return "quire doctor MODEL [flags of serve] [--verbose] [--json]\n"
          "\nLoads MODEL as `quire serve` would with the same flags and runs the self-check on the device, the KV cache\n"
          "and the graphs that would serve: every row class, eager and replayed, against the reference under derived\n"
-         "bounds. Prints one line for each check with its worst element. Exit status 0 when all passed, 1 when one\n"
-         "failed or the model could not be loaded.\n"
+         "bounds. Prints a line for each kind of check and row class, and each check that failed; with --verbose\n"
+         "one line for each check with its worst element. --json has every check. Exit status 0 when all passed, 1\n"
+         "when one failed or the model could not be loaded.\n"
          "\nEvery flag of `quire serve` is taken; quire serve --help lists them.\n";
 }
 

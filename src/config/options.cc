@@ -4,6 +4,7 @@
 #include <boost/json/serialize.hpp>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "config/values.h"
 
 namespace quire::config {
@@ -29,12 +30,6 @@ bool is_neutral(const FlagRow& row, const std::vector<std::string>& values) {
     if (row.kind == ValueKind::kFloat) return parse_number(value) == parse_number(row.fallback);
     return row.kind == ValueKind::kInt && parse_integer(value) == parse_integer(row.fallback) && parse_integer(value).has_value();
   });
-}
-
-std::string joined(const std::vector<std::string>& values) {
-  std::string out;
-  for (const std::string& value : values) out += (out.empty() ? "" : " ") + value;
-  return out;
 }
 
 }  // namespace
@@ -118,7 +113,7 @@ std::vector<std::pair<std::string, std::string>> Options::non_default_args() con
   for (const FlagRow* row : flag_table()) {
     const auto found = stored_.find(row->name);
     if (found == stored_.end()) continue;
-    const std::string value = row->kind == ValueKind::kJson ? boost::json::serialize(found->second.json) : joined(found->second.values);
+    const std::string value = row->kind == ValueKind::kJson ? boost::json::serialize(found->second.json) : joined(found->second.values, " ");
     if (value != row->fallback) out.emplace_back(std::string(row->name), row->secret ? "***" : value);
   }
   return out;
@@ -185,12 +180,14 @@ std::vector<Error> Options::not_built() const {
     const auto found = stored_.find(row->name);
     if (found == stored_.end() || row->fate == Fate::kNoEffect) continue;
     const Stored& stored = found->second;
+    const auto wrong = [&](const std::string& v) { return !check_value(*row, stored.spelling, v).ok(); };
+    if (std::any_of(stored.values.begin(), stored.values.end(), wrong)) continue;  // told as such, by assign()
     const bool json_asks = row->kind == ValueKind::kJson && !stored.json.empty();
     const bool refused = row->fate == Fate::kNotBuilt && (json_asks || (row->kind != ValueKind::kJson && !is_neutral(*row, stored.values)));
     const bool unbuilt_value =
         std::any_of(stored.values.begin(), stored.values.end(), [&](const std::string& v) { return is_word(row->unbuilt, v); });
     if (!refused && !unbuilt_value) continue;
-    const std::string shown = row->kind == ValueKind::kBool || json_asks ? "" : " " + (row->secret ? "***" : quote_value(joined(stored.values)));
+    const std::string shown = row->kind == ValueKind::kBool || json_asks ? "" : " " + (row->secret ? "***" : quote_value(joined(stored.values, " ")));
     out.push_back(Error{ErrorCode::kUnsupported, stored.spelling + shown + ": " + std::string(row->fate_text) + ": not built yet",
                         "--" + std::string(row->name)});
   }

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "config/environment.h"
 #include "config/machine.h"
 #include "config/options.h"
+#include "config/problems.h"
 #include "config/resolved.h"
 #include "model/spec.h"
 
@@ -40,6 +42,15 @@ struct ResolveInputs {
 
 // An error's message lists every problem, each naming its flag.
 [[nodiscard]] Result<ResolvedConfig> resolve(const ResolveInputs& inputs);
+
+// The longest request of a model, prompt and output, and which file says so.
+struct LengthLimit {
+  std::int64_t tokens = 0;  // 0: not known
+  std::string source = "the model's configuration";
+};
+[[nodiscard]] LengthLimit length_limit(const model::ModelSpec& model, const TokenizerFacts& tokenizer);
+// What serve says to an explicit --max-model-len above `limit`: a problem, or a note when VLLM_ALLOW_LONG_MAX_MODEL_LEN allows it.
+void check_model_len(const Options& options, const Environment& environment, const LengthLimit& limit, std::vector<Adjustment>& notes, Problems& problems);
 
 // What elements a cache has. `asked`: an allowed value of --kv-cache-dtype; auto means `model`, fp8 means `e4m3`: this device's encoding of it.
 [[nodiscard]] DType kv_cache_dtype(const std::string& asked, DType model, DType e4m3);

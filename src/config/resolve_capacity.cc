@@ -1,9 +1,9 @@
 #include "config/resolve_parts.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "base/checked.h"
+#include "base/text.h"
 
 namespace quire::config {
 namespace {
@@ -12,14 +12,10 @@ using Severity = Adjustment::Severity;
 constexpr std::int64_t kGib = std::int64_t{1} << 30;
 constexpr std::int64_t kMaxBlocks = INT32_MAX;
 
-std::string gib(std::int64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.3f GiB", static_cast<double>(bytes) / static_cast<double>(kGib));
-  return text;
-}
+std::string gib(std::int64_t bytes) { return formatted("%.3f GiB", static_cast<double>(bytes) / static_cast<double>(kGib)); }
 
 void resolve_block_size(Resolution& r) {
-  const auto size = r.in.options.integer("block-size").value_or(16);
+  const std::int64_t size = number_of(r.in.options, "block-size");
   if (size % 16 != 0) {
     const std::int64_t near = std::max<std::int64_t>(16, (size + 8) / 16 * 16);
     r.problems.add("--block-size", r.in.options.spelling("block-size") + " " + std::to_string(size) +
@@ -29,23 +25,12 @@ void resolve_block_size(Resolution& r) {
   r.out.engine.scheduler.block_size = static_cast<std::int32_t>(size);
 }
 
-// The length asked for, or the model's own; 0: `auto`, to be fitted to the pool.
-std::int64_t asked_length(Resolution& r) {
-  const std::int64_t derived = model::derived_max_model_len(r.in.model, r.in.tokenizer.model_max_length);
-  if (!r.in.options.given("max-model-len")) return derived;
-  const auto asked = r.in.options.integer("max-model-len");
-  if (!asked) return 0;
-  if (*asked <= derived) return *asked;
-  const std::string flag = r.in.options.spelling("max-model-len");
-  if (r.in.environment.allow_long_max_model_len) {
-    r.note(Severity::kWarning, flag,
-           std::to_string(*asked) + " is above the model's " + std::to_string(derived) +
-               " tokens; VLLM_ALLOW_LONG_MAX_MODEL_LEN allows it; answers beyond may be wrong");
-    return *asked;
-  }
-  r.problems.add("--max-model-len", flag + " " + std::to_string(*asked) + ": the model's configuration allows at most " + std::to_string(derived) +
-                                        " tokens; VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 overrides this at the risk of wrong answers");
-  return derived;
+// The length asked for, or the model's own; 0: `auto`, to be fitted to the pool. After a problem still a length, for the later rules.
+std::int64_t asked_length(Resolution& r, const LengthLimit& limit) {
+  if (!r.in.options.given("max-model-len")) return limit.tokens;
+  check_model_len(r.in.options, r.in.environment, limit, r.out.adjustments, r.problems);
+  const std::int64_t asked = r.in.options.integer("max-model-len").value_or(0);
+  return r.in.environment.allow_long_max_model_len ? asked : std::min(asked, limit.tokens);
 }
 
 // The KV pool and what its size comes from: that is what a message blames and what a user changes.
@@ -107,12 +92,13 @@ Error too_small(const Pool& pool, std::int64_t length, std::int64_t needed_block
 
 void resolve_length_and_pool(Resolution& r) {
   SchedulerConfig& scheduler = r.out.engine.scheduler;
-  std::int64_t length = asked_length(r);
+  const LengthLimit limit = length_limit(r.in.model, r.in.tokenizer);
+  std::int64_t length = asked_length(r, limit);
   const bool fitted = length == 0;
   const auto block_bytes = kv_block_bytes(r.in.model, r.out.engine.kv_dtype, scheduler.block_size);
   if (!block_bytes) r.problems.add("--block-size", "one KV block of this model would not fit into 2^63 bytes");
   const Pool pool = pool_of(r, block_bytes.value_or(1));
-  if (fitted) length = std::min(model::derived_max_model_len(r.in.model, r.in.tokenizer.model_max_length), pool.blocks * scheduler.block_size);
+  if (fitted) length = std::min(limit.tokens, pool.blocks * scheduler.block_size);
   scheduler.max_model_len = static_cast<std::int32_t>(std::min<std::int64_t>(length, INT32_MAX));  // later rules need it even if the pool is too small
   const std::int64_t needed_length = std::max<std::int64_t>(length, 2), needed_blocks = ceil_div<std::int64_t>(needed_length, scheduler.block_size);
   if (block_bytes && needed_blocks > pool.blocks) r.problems.add(too_small(pool, needed_length, needed_blocks, scheduler, *block_bytes));
@@ -126,16 +112,17 @@ void resolve_length_and_pool(Resolution& r) {
 void resolve_budget(Resolution& r) {
   const Options& options = r.in.options;
   SchedulerConfig& scheduler = r.out.engine.scheduler;
-  std::int64_t tokens = options.integer("max-num-batched-tokens").value_or(2048);
-  std::int64_t seqs = options.integer("max-num-seqs").value_or(256);
+  const std::int64_t asked_tokens = number_of(options, "max-num-batched-tokens");
+  std::int64_t tokens = asked_tokens;
+  std::int64_t seqs = number_of(options, "max-num-seqs");
   const bool tokens_given = options.given("max-num-batched-tokens"), seqs_given = options.given("max-num-seqs");
   const std::int64_t length = scheduler.max_model_len;
   const std::int64_t most_useful = seqs * length;
   if (!tokens_given) {
     tokens = std::max(std::min(tokens, most_useful), seqs);
     if (!scheduler.enable_chunked_prefill) tokens = std::max(tokens, length);
-    if (tokens != 2048)
-      r.note(Severity::kInfo, "--max-num-batched-tokens", std::to_string(tokens) + " instead of 2048, to suit --max-num-seqs and --max-model-len");
+    if (tokens != asked_tokens)
+      r.note(Severity::kInfo, "--max-num-batched-tokens", std::to_string(tokens) + " instead of " + std::to_string(asked_tokens) + ", to suit --max-num-seqs and --max-model-len");
   } else if (!seqs_given && tokens < seqs) {
     r.note(Severity::kInfo, "--max-num-seqs",
            std::to_string(tokens) + " instead of " + std::to_string(seqs) + ": no more than --max-num-batched-tokens");
@@ -158,6 +145,23 @@ void resolve_budget(Resolution& r) {
 
 }  // namespace
 
+LengthLimit length_limit(const model::ModelSpec& model, const TokenizerFacts& tokenizer) {
+  LengthLimit limit{.tokens = model::derived_max_model_len(model, tokenizer.model_max_length)};
+  if (limit.tokens < model::derived_max_model_len(model, 0)) limit.source = "tokenizer_config.json's model_max_length " + std::to_string(tokenizer.model_max_length);
+  return limit;
+}
+
+void check_model_len(const Options& options, const Environment& environment, const LengthLimit& limit, std::vector<Adjustment>& notes, Problems& problems) {
+  const std::int64_t asked = options.integer("max-model-len").value_or(0);
+  if (limit.tokens == 0 || !options.given("max-model-len") || asked <= limit.tokens) return;
+  const std::string flag = options.spelling("max-model-len");
+  const std::string allows = limit.source + " allows at most " + std::to_string(limit.tokens) + " tokens";
+  if (environment.allow_long_max_model_len)
+    notes.push_back({Severity::kWarning, flag, std::to_string(asked) + ": " + allows + "; VLLM_ALLOW_LONG_MAX_MODEL_LEN goes beyond, where answers may be wrong"});
+  else
+    problems.add("--max-model-len", flag + " " + std::to_string(asked) + ": " + allows + "; VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 overrides this at the risk of wrong answers");
+}
+
 std::optional<std::int64_t> kv_block_bytes(const model::ModelSpec& model, DType kv_dtype, std::int32_t block_size) {
   std::optional<std::int64_t> bytes = 2 * static_cast<std::int64_t>(dtype_bytes(kv_dtype));
   for (const std::int64_t factor : {model.num_layers, model.num_kv_heads, model.head_dim, block_size}) {
@@ -176,7 +180,7 @@ void resolve_capacity(Resolution& r) {
   scheduler.depth = options.boolean("async-scheduling") ? 2 : 1;
   resolve_length_and_pool(r);
   resolve_budget(r);
-  const auto threshold = options.integer("long-prefill-token-threshold").value_or(0);
+  const std::int64_t threshold = number_of(options, "long-prefill-token-threshold");
   if (scheduler.max_model_len >= 2 && threshold > scheduler.max_model_len) {
     r.problems.add("--long-prefill-token-threshold", options.spelling("long-prefill-token-threshold") + " " + std::to_string(threshold) +
                                                          ": must be at most --max-model-len (" + std::to_string(scheduler.max_model_len) + ")");

@@ -2,6 +2,7 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -18,8 +19,6 @@ namespace {
 
 constexpr int kBacklog = 1024;
 
-std::string reason() { return std::strerror(errno); }
-
 class OwnedFd {
  public:
   explicit OwnedFd(int fd) : fd_(fd) {}
@@ -33,11 +32,15 @@ class OwnedFd {
   int fd_;
 };
 
+bool out_of_descriptors(int error) { return error == EMFILE || error == ENFILE; }
+
 // What the system says, and which flag it is about: an address that is not this machine's is the host's fault, all else the port's.
 Error refusal() {
-  const bool address = errno == EADDRNOTAVAIL || errno == EAFNOSUPPORT;
-  const std::string remedy = errno == EADDRINUSE ? "; choose another --port, or 0 for any free one" : "";
-  return Error{ErrorCode::kIo, reason() + remedy, address ? "--host" : "--port"};
+  const int error = errno;
+  if (out_of_descriptors(error)) return Error{ErrorCode::kResourceExhausted, socket_reason(error), {}};
+  const bool address = error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
+  const std::string remedy = error == EADDRINUSE ? "; choose another --port, or 0 for any free one" : "";
+  return Error{ErrorCode::kIo, socket_reason(error) + remedy, address ? "--host" : "--port"};
 }
 
 Result<int> listen_on(const addrinfo& at) {
@@ -88,7 +91,8 @@ Result<Listener> listen_tcp(const config::HttpSettings& settings) {
       return out;
     }
   }
-  return Error{ErrorCode::kIo, "cannot listen on port " + port + " of " + shown_host + ": " + last.message, settings.host.empty() ? "--port" : last.param};
+  const bool by_port = settings.host.empty() && !last.param.empty();
+  return Error{last.code, "cannot listen on port " + port + " of " + shown_host + ": " + last.message, by_port ? "--port" : last.param};
 }
 
 // A socket file that nobody listens on any more is left over from a killed server.
@@ -108,7 +112,10 @@ Result<Listener> listen_unix(const std::string& path) {
   if (is_stale_socket(at)) ::unlink(path.c_str());
   OwnedFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (fd.get() < 0 || ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 || ::listen(fd.get(), kBacklog) != 0)
-    return Error{ErrorCode::kIo, "cannot listen on " + path + ": " + reason(), "--uds"};
+  {
+    const int error = errno;
+    return Error{out_of_descriptors(error) ? ErrorCode::kResourceExhausted : ErrorCode::kIo, "cannot listen on " + path + ": " + socket_reason(error), out_of_descriptors(error) ? "" : "--uds"};
+  }
   Listener out;
   out.fd = fd.release();
   out.address = "unix:" + path;
@@ -117,6 +124,14 @@ Result<Listener> listen_unix(const std::string& path) {
 }
 
 }  // namespace
+
+std::string socket_reason(int error) {
+  const std::string text = std::strerror(error);
+  if (error == ENFILE) return text + "; the limit is the system's (sysctl fs.file-max)";
+  rlimit limit{};
+  if (error != EMFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return text;
+  return text + "; this process may have " + std::to_string(limit.rlim_cur) + " (ulimit -n)";
+}
 
 Result<Listener> open_listener(const config::HttpSettings& settings) { return settings.uds.empty() ? listen_tcp(settings) : listen_unix(settings.uds); }
 

@@ -15,7 +15,10 @@ struct Listener {
   std::string socket_path;     // to remove at the end
 };
 
-// Errors name the flag, the address and the system's reason.
+// What `error` (an errno) of a new socket means. Out of descriptors: the limit and how to raise it, because no flag of ours sets it.
+[[nodiscard]] std::string socket_reason(int error);
+
+// Errors name the flag, the address and the system's reason; out of descriptors, no flag.
 [[nodiscard]] Result<Listener> open_listener(const config::HttpSettings& settings);
 
 }  // namespace quire::http

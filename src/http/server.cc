@@ -103,7 +103,7 @@ void Server::Impl::accept_some() {
     }
     if (errno == EINTR || errno == ECONNABORTED) continue;
     if (errno == EAGAIN) break;
-    QUIRE_LOG_WARN("http: cannot accept: {}", std::strerror(errno));
+    QUIRE_LOG_WARN("http: cannot accept: {}; clients wait", socket_reason(errno));
     pause->expires_after(std::chrono::milliseconds(100));
     pause->async_wait([this](error_code ec) {
       if (!ec) wait_for_connections();

@@ -57,6 +57,7 @@ Session::Task<void> Session::run() {
     const Counted open(shared_.requests);
     status_ = 0;
     bytes_sent_ = 0;
+    unread_ = false;
     note_.clear();
     route_ = {};
     if (status == 0) {
@@ -79,8 +80,8 @@ Session::Task<void> Session::run() {
 
 void Session::log_access(double seconds) const {
   if (head_.method.empty()) QUIRE_LOG_INFO("{} (broken request) {} {:.3f} s", peer_, status_, seconds);
-  else QUIRE_LOG_INFO("{} \"{} {}\" {} {} bytes {:.3f} s{}{}", peer_, loggable(head_.method), loggable(head_.path), status_ == 0 ? "-" : std::to_string(status_), bytes_sent_, seconds,
-                      note_.empty() ? "" : " ", note_);
+  else QUIRE_LOG_INFO("{} \"{} {}\" {} {} bytes {:.3f} s{}{}{}", peer_, loggable(head_.method), loggable(head_.path), status_ == 0 ? "-" : std::to_string(status_), bytes_sent_, seconds,
+                      note_.empty() ? "" : " ", note_, unread_ ? " client does not read" : "");
 }
 
 // Whoever may not ask, and CORS preflights, are answered before any body is read.

@@ -110,7 +110,8 @@ class Session : public std::enable_shared_from_this<Session> {
   // For the access log.
   int status_ = 0;
   std::size_t bytes_sent_ = 0;
-  std::string note_;
+  bool unread_ = false;                   // the client took nothing for the write time limit, or let too much of a stream wait
+  std::string note_;                      // a generation's id and end, or that nobody was there
 };
 
 }  // namespace quire::http

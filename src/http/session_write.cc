@@ -38,7 +38,7 @@ Session::Task<bool> Session::write_all(std::string_view bytes) {
     write_timer_.expires_after(patience);
     write_timer_.async_wait([self = shared_from_this(), serial](boost::system::error_code ec) {
       if (ec || serial != self->write_serial_ || !self->writing_) return;
-      self->note_ = "client does not read";
+      self->unread_ = true;
       self->close_socket();
     });
     boost::system::error_code ec;
@@ -71,7 +71,7 @@ Session::Task<bool> Session::send_reply(const api::Reply& reply) {
 
 void Session::on_news() {
   if (writing_ && generation_->num_waiting_bytes() > kMaxWaitingBytes) {
-    note_ = "client does not read";
+    unread_ = true;
     generation_->cancel();
     close_socket();
   }
@@ -91,7 +91,7 @@ Session::Task<void> Session::run_generation() {
   } else {
     co_await collect();
   }
-  if (submitted.ok()) note_ += " " + (peer_gone_ && !generation_->finished() ? std::string("client gone") : generation_->outcome());
+  if (submitted.ok() && !unread_) note_ += " " + (peer_gone_ && !generation_->finished() ? std::string("client gone") : generation_->outcome());
   generation_.reset();  // cancels what still runs
 }
 

@@ -48,7 +48,7 @@ class Tokenizer {
 
   // `text` must be valid UTF-8 (else an error).
   [[nodiscard]] Result<std::vector<TokenId>> encode(std::string_view text, AddSpecialTokens add, SpecialText special = SpecialText::kToken) const;
-  // Hugging Face's decode(); incomplete UTF-8 becomes U+FFFD. Ids out of range are an error.
+  // Hugging Face's decode(); incomplete UTF-8 becomes U+FFFD. Ids that the vocabulary lacks have no text (models pad it); negative ones are errors.
   [[nodiscard]] Result<std::string> decode(std::span<const TokenId> ids, SpecialTokens special) const;
   // The vocabulary's own string of a token ("Ġthe"), nullopt when the id is unknown.
   [[nodiscard]] std::optional<std::string> token_string(TokenId id) const;

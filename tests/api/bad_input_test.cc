@@ -224,6 +224,34 @@ TEST_F(BadInput, MessagesNameTheEntry) {
   still_works();
 }
 
+// Refused at once, with no text read: a long prompt must not be tokenised first.
+TEST_F(BadInput, WhatNeedsNoTextIsCheckedBeforeAnyText) {
+  const auto at_once = [this](const std::string& path, const std::string& body) {
+    Call call;
+    call.route = find_route("POST", path).route;
+    call.content_type = "application/json";
+    call.body = body;
+    const Opening opening = bench.service->open(call);
+    return std::holds_alternative<Reply>(opening) && std::get<Reply>(opening).status == 400;
+  };
+  EXPECT_TRUE(at_once("/v1/completions", R"({"prompt":"a","truncate_prompt_tokens":2049})"));
+  EXPECT_TRUE(at_once("/v1/completions", R"({"prompt":"a","truncation_side":"right","bad_words":["x"]})"));
+  for (const char* fields : {R"("truncate_prompt_tokens":2049)", R"("truncate_prompt_tokens":0)", R"("continue_final_message":true)", R"("tools":[{"type":"function"}])",
+                             R"("chat_template_kwargs":{"messages":[]})", R"("documents":[{}])"})
+    EXPECT_TRUE(at_once("/v1/chat/completions", std::string(R"({"messages":[{"role":"user","content":"a"}],"bad_words":["x"],)") + fields + "}")) << fields;
+  EXPECT_TRUE(at_once("/v1/chat/completions", R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})"));
+  EXPECT_FALSE(at_once("/v1/chat/completions", R"({"messages":[{"role":"user","content":"a"}]})"));
+}
+
+TEST_F(BadInput, MinTokensNamesWhatBoundsIt) {
+  const auto message = [](ApiBench& at, const std::string& body) { return std::string(at.refused("/v1/completions", body).at("message").as_string()); };
+  EXPECT_EQ(message(bench, R"({"prompt":[5],"max_tokens":null,"min_tokens":2048})"), "min_tokens: 2048 does not fit; the context leaves 2047 output tokens");
+  BenchOptions options;
+  options.settings.defaults.max_new_tokens = 20;
+  ApiBench bounded(options);
+  EXPECT_EQ(message(bounded, R"({"prompt":[5],"max_tokens":null,"min_tokens":21})"), "min_tokens: 21 does not fit; max_new_tokens of the server's generation defaults leaves 20 output tokens");
+}
+
 TEST_F(BadInput, TooManyOutputTokensSaysWhatWouldFit) {
   const auto message = [this](const std::string& path, const std::string& body, const std::string& param) {
     const auto error = bench.refused(path, body);

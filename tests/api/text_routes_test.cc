@@ -41,6 +41,23 @@ TEST(TextRoutes, DetokenizeRefusesIdsOutsideTheVocabulary) {
   bench.refused("/detokenize", "{}");
 }
 
+// One rule for prompts and /detokenize: ids below the model's vocabulary. What the tokenizer has no token for has no text.
+TEST(TextRoutes, IdsThatPadTheModelsVocabularyHaveNoText) {
+  ApiBench bench;
+  const std::int32_t known = bench.tokenizer->facts().vocab_size, all = bench.model->vocab_size;
+  ASSERT_LT(known, all);
+  const auto ids = [](std::int32_t last) { return "[5," + std::to_string(last) + "]"; };
+  EXPECT_EQ(bench.ok("/detokenize", R"({"tokens":)" + ids(all - 1) + "}").at("prompt").as_string(), bench.decode({5}));
+  EXPECT_EQ(bench.ok("/detokenize", R"({"tokens":)" + ids(known) + "}").at("prompt").as_string(), bench.decode({5}));
+  const json::object echoed = bench.ok("/v1/completions", R"({"echo":true,"max_tokens":0,"prompt":)" + ids(all - 1) + "}");
+  EXPECT_EQ(echoed.at("choices").as_array()[0].as_object().at("text").as_string(), bench.decode({5}));
+  for (const char* request : {R"({"tokens":)", R"({"prompt":)"}) {
+    const std::string path = std::string_view(request).find("tokens") != std::string_view::npos ? "/detokenize" : "/v1/completions";
+    const std::string message(bench.refused(path, request + ids(all) + "}").at("message").as_string());
+    EXPECT_NE(message.find("token id 576 is outside the vocabulary (0 to 575)"), std::string::npos) << message;
+  }
+}
+
 TEST(TextRoutes, TokenizerInfoOnlyWithTheFlag) {
   ApiBench closed;
   closed.refused("/tokenizer_info", "", 404);

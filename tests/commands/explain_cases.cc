@@ -7,8 +7,8 @@
 namespace quire::commands::test {
 
 const std::vector<ThreadLine>& thread_lines() {
-  static const ModelFacts kLlama70b{.num_heads = 64, .num_kv_heads = 8, .head_dim = 128, .dtype = DType::kBF16, .masks = {}, .max_positions = 131072, .fp8_kv = true, .serve_refusal = ""};
-  static const ModelFacts kLlama8b{.num_heads = 32, .num_kv_heads = 8, .head_dim = 128, .dtype = DType::kBF16, .masks = {}, .max_positions = 131072, .fp8_kv = false, .serve_refusal = ""};
+  static const ModelFacts kLlama70b{.num_heads = 64, .num_kv_heads = 8, .head_dim = 128, .dtype = DType::kBF16, .masks = {}, .limit = {.tokens = 131072}, .fp8_kv = true, .serve_refusal = ""};
+  static const ModelFacts kLlama8b{.num_heads = 32, .num_kv_heads = 8, .head_dim = 128, .dtype = DType::kBF16, .masks = {}, .limit = {.tokens = 131072}, .fp8_kv = false, .serve_refusal = ""};
   static const std::vector<ThreadLine> kLines = {
       {"#20295",
        {{"HIP_VISIBLE_DEVICES", "3,4"}, {"VLLM_ROCM_USE_AITER", "1"}, {"VLLM_USE_V1", "1"}},
@@ -80,7 +80,7 @@ std::vector<ScaleCase> scale_cases() {
 
 std::string scales_text(const std::string& model_dir, std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "MODEL");
-  const auto facts = read_model_facts(model_dir);
+  const auto facts = read_model_facts(model_dir, model_dir);
   QUIRE_CHECK(facts.ok()) << facts.error().message;
   const auto e = explained(arguments, facts.value());
   QUIRE_CHECK(e.ok()) << e.error().message;

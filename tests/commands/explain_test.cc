@@ -118,6 +118,28 @@ TEST(Explain, WhatIsNotBuiltIsMarkedAndNothingElse) {
   EXPECT_THAT(answer("", {}, refused).not_built, Contains(HasSubstr("something")));
 }
 
+TEST(Explain, ALengthThatServeRefusesIsNotServed) {
+  ModelFacts facts = kFacts;
+  facts.limit = {.tokens = 512, .source = "tokenizer_config.json's model_max_length 512"};
+  EXPECT_TRUE(answer("--max-model-len 512", {}, facts).runnable());
+  EXPECT_EQ(answer("", {}, facts).problem.max_context, 512);
+  const auto refused = answer("--max-model-len 513", {}, facts);
+  EXPECT_FALSE(refused.runnable());
+  EXPECT_THAT(refused.not_built, Contains(HasSubstr("--max-model-len 513: tokenizer_config.json's model_max_length 512 allows at most 512 tokens")));
+  const auto allowed = answer("--max-model-len 513", {{"VLLM_ALLOW_LONG_MAX_MODEL_LEN", "1"}}, facts);
+  EXPECT_TRUE(allowed.runnable());
+  EXPECT_THAT(explanation_text(allowed), HasSubstr("warning --max-model-len 513: tokenizer_config.json's model_max_length 512 allows at most 512 tokens; VLLM_ALLOW_LONG"));
+}
+
+TEST(Explain, AFormatOfNoRowHasTheNameThatWasAskedFor) {
+  const auto e = answer("--kv-cache-dtype nvfp4");
+  const std::string text = explanation_text(e);
+  EXPECT_THAT(text, HasSubstr("KV nvfp4 is not supported"));
+  EXPECT_THAT(text, HasSubstr("KV bfloat16 instead of nvfp4"));
+  EXPECT_THAT(text, Not(HasSubstr("of no row")));
+  EXPECT_EQ(explanation_json(e).at("question").at("kv_format").as_string(), "nvfp4");
+}
+
 TEST(Explain, GraphModesFollowTheSelectedRows) {
   const auto full = answer("--attention-backend CPU_SPLIT -cc.cudagraph_mode FULL");
   EXPECT_EQ(full.graph_mode, "FULL");
@@ -133,6 +155,7 @@ TEST(Explain, MistakesAreErrorsThatNameTheNearest) {
   EXPECT_THAT(error_of({"MODEL", "--device", "gfx9420"}), HasSubstr("did you mean 'gfx942'"));
   EXPECT_THAT(error_of({"MODEL", "--device", "rocm"}), HasSubstr("gfx90a, gfx942"));
   EXPECT_THAT(error_of({"MODEL", "--attention-backend", "ROCM_FASTT"}), HasSubstr("did you mean 'ROCM_FAST'"));
+  EXPECT_THAT(error_of({"MODEL", "--attention-backend", "NOPE"}), HasSubstr("--attention-backend 'NOPE': unknown attention backend; must be one of CPU_UNIFIED, CPU_SPLIT, CUDA_SM90, CUDA_GENERIC, ROCM_FAST, ROCM_GENERIC, or AUTO"));
   EXPECT_THAT(error_of({"MODEL", "--hed-size", "64"}), HasSubstr("did you mean '--head-size'"));
   EXPECT_THAT(error_of({"MODEL", "--head-size", "0"}), HasSubstr("--head-size"));
   EXPECT_THAT(error_of({"MODEL", "--masks", "sink"}), HasSubstr("did you mean 'sinks'"));
@@ -197,21 +220,30 @@ TEST(Explain, JsonSaysWhatTheTextSays) {
 }
 
 TEST(ModelFactsFile, GsmTinyAndACheckpointThatServeRefuses) {
-  const auto tiny = read_model_facts(QUIRE_SOURCE_DIR "/models/gsm-tiny");
+  const auto tiny = read_model_facts(QUIRE_SOURCE_DIR "/models/gsm-tiny", QUIRE_SOURCE_DIR "/models/gsm-tiny");
   ASSERT_TRUE(tiny.ok()) << tiny.error().message;
   EXPECT_EQ(tiny->num_heads, 4);
   EXPECT_EQ(tiny->num_kv_heads, 2);
   EXPECT_EQ(tiny->head_dim, 64);
   EXPECT_EQ(tiny->dtype, DType::kBF16);
-  EXPECT_EQ(tiny->max_positions, 2048);
+  EXPECT_EQ(tiny->limit.tokens, 2048);
   EXPECT_TRUE(tiny->masks.empty());
   EXPECT_EQ(tiny->serve_refusal, "");
+
+  const quire::test::TempDir tokenizer;
+  (void)tokenizer.write("tokenizer_config.json", R"({"model_max_length": 100})");
+  const auto shorter = read_model_facts(QUIRE_SOURCE_DIR "/models/gsm-tiny", tokenizer.path());
+  ASSERT_TRUE(shorter.ok());
+  EXPECT_EQ(shorter->limit.tokens, 100);
+  EXPECT_EQ(shorter->limit.source, "tokenizer_config.json's model_max_length 100");
+  (void)tokenizer.write("tokenizer_config.json", "{");
+  EXPECT_NE(read_model_facts(QUIRE_SOURCE_DIR "/models/gsm-tiny", tokenizer.path())->serve_refusal, "");
 
   const quire::test::TempDir dir;
   dir.write("config.json",
             R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"num_attention_heads":32,"hidden_size":4096,"torch_dtype":"float16","sliding_window":4096,
                 "attn_logit_softcapping":30.0,"attention_chunk_size":8192,"quantization_config":{"quant_method":"fp8","kv_cache_scheme":"static"}})");
-  const auto odd = read_model_facts(dir.path());
+  const auto odd = read_model_facts(dir.path(), dir.path());
   ASSERT_TRUE(odd.ok()) << odd.error().message;
   EXPECT_EQ(odd->num_kv_heads, 32);
   EXPECT_EQ(odd->head_dim, 128);
@@ -225,12 +257,12 @@ TEST(ModelFactsFile, GsmTinyAndACheckpointThatServeRefuses) {
 
 TEST(ModelFactsFile, BadFilesAreErrors) {
   const quire::test::TempDir dir;
-  EXPECT_FALSE(read_model_facts(dir.path()).ok());
+  EXPECT_FALSE(read_model_facts(dir.path(), dir.path()).ok());
   for (const char* bad : {"[]", "{", "{}", R"({"num_attention_heads":0,"hidden_size":64})", R"({"num_attention_heads":"4","hidden_size":64})", R"({"num_attention_heads":4})",
                           R"({"num_attention_heads":9000000000,"head_dim":64})", R"({"num_attention_heads":4,"head_dim":-64})", R"({"num_attention_heads":4,"head_dim":64,"num_key_value_heads":0})",
                           R"({"num_attention_heads":128,"hidden_size":64})"}) {
     dir.write("config.json", bad);
-    EXPECT_FALSE(read_model_facts(dir.path()).ok()) << bad;
+    EXPECT_FALSE(read_model_facts(dir.path(), dir.path()).ok()) << bad;
   }
 }
 

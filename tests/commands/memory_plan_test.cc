@@ -20,7 +20,6 @@ namespace {
 
 const std::string kModel = QUIRE_SOURCE_DIR "/models/gsm-tiny";
 constexpr std::int64_t kPlenty = std::int64_t{1} << 40;
-constexpr std::int64_t kLongest = 2048;  // gsm-tiny's positions
 
 config::ResolvedConfig config_of(const SchedulerConfig& s, const std::string& mode = "NONE", const std::string& backend = "CPU_UNIFIED") {
   config::ResolvedConfig c;
@@ -39,7 +38,7 @@ SchedulerConfig small(std::int32_t depth = 1) {
 }
 
 MemoryPlan planned(const config::ResolvedConfig& c, std::int64_t free_bytes = kPlenty) {
-  return plan_memory({c, config::MachineFacts{.total_memory_bytes = free_bytes, .free_memory_bytes = free_bytes}, kLongest}).value();
+  return plan_memory({c, config::MachineFacts{.total_memory_bytes = free_bytes, .free_memory_bytes = free_bytes}}).value();
 }
 
 // Mode, backend, steps in flight.
@@ -98,11 +97,14 @@ TEST(MemoryPlan, NoticesEveryLimit) {
 TEST(MemoryPlan, LongestContextAndLargestBatch) {
   SchedulerConfig s = small();
   MemoryPlan plan = planned(config_of(s));
-  EXPECT_EQ(plan.longest_context, 1600);  // the pool's tokens
+  EXPECT_EQ(plan.longest_context, 512) << "max_model_len";
+  EXPECT_EQ(plan.pool_tokens, 1600);
   EXPECT_EQ(plan.largest_batch, 3);       // 100 blocks, 32 for each
   s.num_blocks = 100'000;
   plan = planned(config_of(s));
-  EXPECT_EQ(plan.longest_context, kLongest);
+  EXPECT_EQ(plan.longest_context, 512) << "a larger pool allows no longer request";
+  s.num_blocks = 10;
+  EXPECT_EQ(planned(config_of(s)).longest_context, 160) << "the pool's tokens";
   EXPECT_EQ(plan.largest_batch, 40);
 }
 
@@ -189,7 +191,7 @@ TEST(MemoryPlan, TextAndJsonSayTheSame) {
 
 TEST(MemoryPlan, RefusesWhatServeRefuses) {
   const auto c = config_of(small(), "SOMETIMES");
-  EXPECT_FALSE(plan_memory({c, {}, kLongest}).ok());
+  EXPECT_FALSE(plan_memory({c, {}}).ok());
 }
 
 // More than any address space holds: the plan itself cannot be made, and says which flags ask for so much.
@@ -198,7 +200,7 @@ TEST(MemoryPlan, ASizeThatCannotBeHadNamesItsFlags) {
   s.max_num_batched_tokens = 1 << 24;
   auto c = config_of(s);
   c.model.intermediate_size = 1 << 20;
-  const auto plan = plan_memory({c, {}, kLongest});
+  const auto plan = plan_memory({c, {}});
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.error().code, ErrorCode::kResourceExhausted);
   EXPECT_NE(plan.error().message.find("for activations, whose size follows from model widths, --max-num-batched-tokens 16777216; lower one of these"), std::string::npos) << plan.error().message;

@@ -112,8 +112,19 @@ TEST(Doctor, TableAndDocument) {
   selfcheck::Report r{.seconds = 0.5, .num_steps = 3};
   r.verdicts.push_back({"attention", "decode rows, eager", "decode", true, 1e-7, 2e-6, "row 0", 3});
   r.verdicts.push_back({"attention", "mixed rows, FULL graph", "extend", false, std::numeric_limits<double>::infinity(), 2e-6, "row 2: nan instead of 1"});
-  EXPECT_THAT(report_text(r), HasSubstr("FAIL attention  extend  mixed rows, FULL graph  inf       2.00e-06  row 2: nan instead of 1\n"));
-  EXPECT_THAT(report_text(r), HasSubstr("2 checks over 3 steps in 0.50 s: 1 FAILED\n"));
+  r.verdicts.push_back({"attention", "mixed rows, FULL graph", "decode", true, 1.5e-6, 2e-6, "row 1", 0});
+  r.verdicts.push_back({"same bits as eager", "mixed rows, FULL graph", "decode", true, 0.0, 0.0, "all", 0});
+  EXPECT_EQ(report_text(r, Detail::kSummary),
+            "     check               rows    checks  nearest to its bound\n"
+            "ok   attention           decode  2       75 %\n"
+            "     attention           extend  1       1 FAILED\n"
+            "ok   same bits as eager  decode  1       0 %\n"
+            "     check               rows    batch                   error     bound     worst element\n"
+            "FAIL attention           extend  mixed rows, FULL graph  inf       2.00e-06  row 2: nan instead of 1\n"
+            "4 checks over 3 steps in 0.50 s: 1 FAILED\n");
+  const std::string all = report_text(r, Detail::kEveryCheck);
+  EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 6) << "a title, four checks, the verdict";
+  EXPECT_THAT(all, HasSubstr("FAIL attention           extend  mixed rows, FULL graph  inf       2.00e-06  row 2: nan instead of 1\n"));
   const auto json = report_json(r);
   EXPECT_FALSE(json.at("passed").as_bool());
   EXPECT_EQ(json.at("verdicts").as_array()[0].as_object().at("layer").as_int64(), 3);

@@ -110,6 +110,13 @@ TEST(Model, PositionalOrNamed) {
   EXPECT_THAT(error_of("serve --port 1"), HasSubstr("MODEL is missing"));
 }
 
+TEST(Values, AWrongValueOfWhatIsNotBuiltIsToldOnce) {
+  const std::string error = error_of("serve M -tp 0");
+  EXPECT_THAT(error, HasSubstr("-tp '0': must be"));
+  EXPECT_EQ(error.find("not built"), std::string::npos) << error;
+  EXPECT_THAT(error_of("serve M -tp 2"), HasSubstr("-tp '2': more than one rank: not built yet"));
+}
+
 struct BadLine {
   const char* line;
   const char* message;

@@ -137,6 +137,17 @@ TEST(Length, AboveTheModelNeedsTheVariable) {
   EXPECT_NE(resolve_error("M --max-model-len 4096", world), "");
 }
 
+TEST(Length, ATokenizerThatIsShorterIsNamed) {
+  World world;
+  world.tokenizer.model_max_length = 512;
+  EXPECT_EQ(resolved("M", world).engine.scheduler.max_model_len, 512);
+  EXPECT_THAT(resolve_error("M --max-model-len 600", world), HasSubstr("--max-model-len 600: tokenizer_config.json's model_max_length 512 allows at most 512 tokens"));
+  world.tokenizer.model_max_length = 4096;
+  EXPECT_THAT(resolve_error("M --max-model-len 2049", world), HasSubstr("the model's configuration allows at most 2048 tokens"));
+  world.variables = {{"VLLM_ALLOW_LONG_MAX_MODEL_LEN", "1"}};
+  EXPECT_EQ(resolved("M --max-model-len 2049", world).engine.scheduler.max_model_len, 2049);
+}
+
 // gsm-tiny in bfloat16: 2 x 2 bytes x 6 layers x 2 heads x 64 x 16 tokens.
 constexpr std::int64_t kTinyBlock = 49152;
 

@@ -1,9 +1,12 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <cerrno>
 #include <chrono>
 #include <thread>
 
 #include "http/http_bench.h"
+#include "http/listen.h"
 #include "kit/temp_dir.h"
 
 namespace quire::http::test {
@@ -22,6 +25,41 @@ TEST(Lifecycle, ATakenPortIsAnErrorThatNamesTheFlag) {
   settings.host = "no.such.host.invalid";
   Server third(settings, bench.api.service);
   EXPECT_FALSE(third.bind().ok());
+}
+
+// A limit below what is open: no descriptor can be made.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &was_);
+    const rlimit none{.rlim_cur = 3, .rlim_max = was_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &was_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit was_{};
+};
+
+TEST(Lifecycle, TooManyOpenFilesIsTheLimitsFault) {
+  const quire::test::TempDir dir;
+  const HttpBench bench;
+  for (const bool uds : {false, true}) {
+    config::HttpSettings settings = quick_options().http;
+    if (uds) settings.uds = dir.path() + "/socket";
+    Server server(settings, bench.api.service);
+    const NoDescriptors none;
+    const auto bound = server.bind();
+    ASSERT_FALSE(bound.ok());
+    EXPECT_EQ(bound.error().param, "") << "no flag of ours";
+    EXPECT_EQ(bound.error().code, ErrorCode::kResourceExhausted);
+    EXPECT_NE(bound.error().message.find("Too many open files; this process may have 3 (ulimit -n)"), std::string::npos) << bound.error().message;
+  }
+  EXPECT_EQ(socket_reason(EMFILE).substr(0, 19), "Too many open files");
+  EXPECT_NE(socket_reason(ENFILE).find("fs.file-max"), std::string::npos);
+  EXPECT_EQ(socket_reason(EADDRINUSE).find("ulimit"), std::string::npos);
 }
 
 TEST(Lifecycle, AllInterfacesTakeLoopbackToo) {

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "http/http_bench.h"
+#include "kit/log_capture.h"
 
 namespace quire::http::test {
 namespace {
@@ -114,6 +115,24 @@ TEST(Streams, DisconnectIsNoticedInQueuePrefillAndDecode) {
     EXPECT_TRUE(bench.eventually([&] { return running() == 0 && waiting() == 0; })) << "the engine must stop working for nobody";
   }
   bench.expect_healthy_and_quiet();
+}
+
+TEST(Streams, TheLogSaysWhoDidNotRead) {
+  quire::test::LogCapture log;
+  {
+    HttpBenchOptions options = quick_options();
+    options.http.access_log = true;
+    HttpBench bench(options);
+    bench.api.script->repeat(bench.api.encode(" one two three four"));
+    RawClient deaf = bench.connect();
+    deaf.shrink_receive_buffer();
+    deaf.send(post("/v1/completions", R"({"prompt":"Tom","request_id":"deaf","max_tokens":2000,"stream":true,"logprobs":20,"n":40,"temperature":1})"));
+    EXPECT_TRUE(bench.eventually([&] { return bench.server->open_streams() == 1; }));
+    EXPECT_TRUE(bench.eventually([&] { return bench.server->open_streams() == 0; }));
+    bench.server->stop();
+  }
+  const std::string text = log.take();
+  EXPECT_NE(text.find(" s cmpl-deaf client does not read\n"), std::string::npos) << text;
 }
 
 TEST(Streams, AClientThatNeverReadsIsCutOffAndOthersGoOn) {
