@@ -191,7 +191,7 @@ TEST(SamplerScore, GivesTheKnownTokensLogProbability) {
 TEST(SamplerPadding, RowsWithoutStateDoNothing) {
   const float logits[2] = {kNan, 1};
   const ops::LogitsRow row{-1, 0, 0, ops::LogitsUse::kSample};
-  ops::LogitsResult result{9, 9, 9.0f, 9};
+  ops::LogitsResult result{9, 9, 9.0f, static_cast<ops::LogitsFailure>(9)};
   std::int32_t top = -5;
   float top_logprob = -5.0f;
   ops::sample(test::op_stream(), {logits, &row, nullptr, nullptr, nullptr, &result, &top, &top_logprob, 4, 2, 1}, 1);

@@ -48,7 +48,7 @@ inline std::vector<Sampled> sample_batch(const std::vector<SamplerRequest>& requ
   std::vector<std::int32_t> lists(n * kMaxSamplingListEntries, kUntouched), history(n * stride, kUntouched);
   GuardedBuffer logits(DType::kF32, n * vocab), top_logprobs(DType::kF32, n * kTopStride);
   std::vector<ops::LogitsRow> rows(n);
-  std::vector<ops::LogitsResult> results(n, ops::LogitsResult{-1, -1, -1.0f, -1});
+  std::vector<ops::LogitsResult> results(n, ops::LogitsResult{-1, -1, -1.0f, static_cast<ops::LogitsFailure>(-1)});
   std::vector<std::int32_t> top_ids(n * kTopStride, kUntouched);
   for (std::size_t i = 0; i < n; ++i) {
     const SamplerRequest& r = requests[i];
