@@ -2,6 +2,7 @@
 #include <boost/json/array.hpp>
 
 #include "commands/explain.h"
+#include "ops/linear_table.h"
 
 namespace quire::commands {
 namespace {
@@ -54,6 +55,10 @@ json::array strings(const std::vector<std::string>& list) {
   json::array out;
   for (const std::string& s : list) out.emplace_back(s);
   return out;
+}
+
+std::vector<std::string> linears_of(const attention::DeviceFamily& d) {
+  return ops::linear_lines(d.platform == attention::Platform::kCpu ? ops::LinearDevice::kCpu : d.platform == attention::Platform::kCuda ? ops::LinearDevice::kCuda : ops::LinearDevice::kRocm);
 }
 
 json::object problem_json(const attention::AttnProblem& q) {
@@ -121,6 +126,8 @@ std::string explanation_text(const Explanation& e) {
   for (const Candidate& c : s.candidates) out += candidate_lines(e, c);
   if (!s.fallbacks.empty()) out += "fallbacks\n";
   for (const attention::Fallback& f : s.fallbacks) out += "  from " + f.from + " to " + f.to + ": " + f.why + "\n";
+  out += "linear (weights by input)\n";
+  for (const std::string& line : linears_of(*e.device)) out += "  " + line + "\n";
   if (!e.not_built.empty()) out += "not built\n";
   for (const std::string& text : e.not_built) out += "  " + text + "\n";
   if (!e.notes.empty()) out += "notes\n";
@@ -152,6 +159,7 @@ json::object explanation_json(const Explanation& e) {
           {"graph_mode_changes", strings(e.graph_changes)},
           {"candidates", std::move(candidates)},
           {"fallbacks", std::move(fallbacks)},
+          {"linear", strings(linears_of(*e.device))},
           {"not_built", strings(e.not_built)},
           {"notes", std::move(notes)}};
 }

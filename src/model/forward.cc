@@ -16,9 +16,12 @@ LayerTensors tensors_of(const ForwardModel& m, std::int64_t n) {
                       rows_of(m.act.attended, n), rows_of(m.act.projected, n), rows_of(m.act.gate_up, n), rows_of(m.act.activated, n)};
 }
 
+const LayerWeights& layer_weights(const ForwardModel& m, std::int32_t layer) { return m.weights.layers()[static_cast<std::size_t>(layer)]; }
+
 // Up to the write of this layer's keys and values.
 void before_attention(device::Stream& stream, const ForwardModel& m, const StepView& step, const LayerTensors& t, std::int32_t layer) {
-  ops::linear(stream, t.hidden, m.weights.layers()[static_cast<std::size_t>(layer)].qkv, t.qkv);
+  const ops::Weight& qkv = layer_weights(m, layer).qkv;
+  ops::linear(stream, m.act.input_of(qkv, t.hidden), qkv, t.qkv);
   ops::qk_norm_rope_kv_write(stream,
                              ops::RopeKvWrite{.qkv = t.qkv,
                                               .positions = step.positions,
@@ -31,28 +34,61 @@ void before_attention(device::Stream& stream, const ForwardModel& m, const StepV
 }
 
 // From attention's output to the next layer's normed input.
-void after_attention(device::Stream& stream, const ForwardModel& m, const LayerTensors& t, std::size_t layer) {
-  const auto& layers = m.weights.layers();
-  const LayerWeights& w = layers[layer];
+void after_attention(device::Stream& stream, const ForwardModel& m, const LayerTensors& t, std::int32_t layer) {
+  const LayerWeights& w = layer_weights(m, layer);
   const auto eps = static_cast<float>(m.spec.rms_norm_eps);
-  ops::linear(stream, t.attended, w.o, t.projected);
-  ops::add_rms_norm(stream, t.projected, t.residual, w.post_norm, eps, t.hidden);
-  ops::linear(stream, t.hidden, w.gate_up, t.gate_up);
-  ops::silu_mul(stream, t.gate_up, t.activated);
-  ops::linear(stream, t.activated, w.down, t.projected);
-  const float* next_norm = layer + 1 < layers.size() ? layers[layer + 1].input_norm : m.weights.final_norm();
-  ops::add_rms_norm(stream, t.projected, t.residual, next_norm, eps, t.hidden);
+  const ops::ActTensor o_input = m.act.input_of(w.o, t.attended), gate_up_input = m.act.input_of(w.gate_up, t.hidden), down_input = m.act.input_of(w.down, t.activated);
+  if (o_input.quant.quantised()) ops::quantise(stream, t.attended, o_input);
+  ops::linear(stream, o_input, w.o, t.projected);
+  ops::add_rms_norm(stream, t.projected, t.residual, w.post_norm, eps, t.hidden, gate_up_input);
+  ops::linear(stream, gate_up_input, w.gate_up, t.gate_up);
+  ops::silu_mul(stream, t.gate_up, t.activated, down_input);
+  ops::linear(stream, down_input, w.down, t.projected);
+  if (layer + 1 < m.spec.num_layers) {
+    const LayerWeights& next = layer_weights(m, layer + 1);
+    ops::add_rms_norm(stream, t.projected, t.residual, next.input_norm, eps, t.hidden, m.act.input_of(next.qkv, t.hidden));
+  } else {
+    ops::add_rms_norm(stream, t.projected, t.residual, m.weights.final_norm(), eps, t.hidden);
+  }
+}
+
+// Room for the input of `w` in `needs`.
+void count_input(const ops::Weight& w, QuantisedNeeds& needs) {
+  const ops::InputQuant& q = w.input;
+  if (!q.quantised()) return;
+  QUIRE_CHECK(needs.format == ops::ActFormat::kF32 || needs.format == q.format) << "one FP8 encoding for all layers";
+  needs.format = q.format;
+  needs.values = std::max(needs.values, w.k * (q.scaling == ops::ActScaling::kStatic ? w.num_parts : 1));
+  needs.scales = std::max(needs.scales, q.row_scales(w.k));
 }
 
 }  // namespace
+
+QuantisedNeeds quantised_needs(const Weights& weights) {
+  QuantisedNeeds needs;
+  for (const LayerWeights& l : weights.layers())
+    for (const ops::Weight* w : {&l.qkv, &l.o, &l.gate_up, &l.down}) count_input(*w, needs);
+  count_input(weights.lm_head(), needs);
+  needs.head = weights.lm_head().input.quantised();
+  return needs;
+}
+
+ops::ActTensor Activations::input_of(const ops::Weight& w, const ops::ActTensor& x) const {
+  const ops::InputQuant& quant = w.input;
+  if (!quant.quantised()) return x;
+  const std::int64_t elements = x.rows() * w.k;
+  QUIRE_CHECK_LE(elements * quant.copies(), quantised.num_elements()) << "no room for the quantised input";
+  return ops::ActTensor{TensorView::dense(quantised.data, quantised.dtype, {x.rows(), w.k}), quant, quant.row_scales(w.k) > 0 ? scales.as<float>() : nullptr, quant.copies() > 1 ? elements : 0};
+}
 
 void forward_piece(device::Stream& stream, const ForwardModel& m, const StepView& step, std::int32_t piece) {
   const LayerTensors t = tensors_of(m, step.num_tokens);
   if (piece == 0) {
     ops::embed(stream, step.token_ids, m.weights.embedding(), t.residual);
-    ops::rms_norm(stream, t.residual, m.weights.layers().front().input_norm, static_cast<float>(m.spec.rms_norm_eps), t.hidden);
+    const LayerWeights& first = layer_weights(m, 0);
+    ops::rms_norm(stream, t.residual, first.input_norm, static_cast<float>(m.spec.rms_norm_eps), t.hidden, m.act.input_of(first.qkv, t.hidden));
   } else {
-    after_attention(stream, m, t, static_cast<std::size_t>(piece - 1));
+    after_attention(stream, m, t, piece - 1);
   }
   if (piece < m.spec.num_layers) before_attention(stream, m, step, t, piece);
 }
@@ -87,7 +123,9 @@ void forward(device::Stream& stream, const ForwardModel& m, const StepView& step
 void logits(device::Stream& stream, const ForwardModel& m, const std::int32_t* token_rows, std::int64_t count) {
   const ops::ActTensor gathered = rows_of(m.act.gathered, count);
   ops::gather_rows(stream, ops::ActTensor{m.act.hidden}, token_rows, gathered);
-  ops::linear(stream, gathered, m.weights.lm_head(), rows_of(m.act.logits, count));
+  const ops::ActTensor input = m.act.input_of(m.weights.lm_head(), gathered);
+  if (input.quant.quantised()) ops::quantise(stream, gathered, input);
+  ops::linear(stream, input, m.weights.lm_head(), rows_of(m.act.logits, count));
 }
 
 }  // namespace quire::model

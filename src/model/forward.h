@@ -1,5 +1,6 @@
 // The forward pass of a Llama-family model, written once against ops and attention. Launches only: it may be run, or recorded and replayed.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 #include "attention/backend.h"
@@ -23,13 +24,23 @@ struct StepView {
   attention::DeviceWork work;
 };
 
+// What a model's linears need beside float32 activations; all zero where no input is quantised. The same before loading and after it: room
+// is for every part of a fused projection to have an input scale of its own.
+struct QuantisedNeeds {
+  ops::ActFormat format = ops::ActFormat::kF32;
+  std::int64_t values = 0, scales = 0;  // of a row
+  bool head = false;                    // lm_head's input too
+};
+[[nodiscard]] QuantisedNeeds quantised_needs(const Weights& weights);
+
 // Intermediate tensors; one set serves every layer.
 struct Activations {
   TensorView residual, hidden, qkv, q, attended, projected, gate_up, activated;  // [max_tokens, ...]
   TensorView gathered, logits;                                                   // [logits_rows, ...]
+  TensorView quantised, scales;  // the input of the linear that is next, if it is quantised
 
   template <class V>
-  void visit(V& v, const ModelSpec& s, std::int64_t max_tokens, std::int64_t logits_rows) {
+  void visit(V& v, const ModelSpec& s, const QuantisedNeeds& needs, std::int64_t max_tokens, std::int64_t logits_rows) {
     const std::int64_t q_size = std::int64_t{s.num_heads} * s.head_dim, kv_size = std::int64_t{s.num_kv_heads} * s.head_dim;
     v.tensor(residual, DType::kF32, {max_tokens, s.hidden_size});
     v.tensor(hidden, DType::kF32, {max_tokens, s.hidden_size});
@@ -41,7 +52,12 @@ struct Activations {
     v.tensor(activated, DType::kF32, {max_tokens, s.intermediate_size});
     v.tensor(gathered, DType::kF32, {logits_rows, s.hidden_size});
     v.tensor(logits, DType::kF32, {logits_rows, s.vocab_size});
+    const std::int64_t rows = needs.head ? std::max(max_tokens, logits_rows) : max_tokens;
+    if (needs.values > 0) v.tensor(quantised, storage_dtype(needs.format), {rows, needs.values});
+    if (needs.scales > 0) v.tensor(scales, DType::kF32, {rows, needs.scales});
   }
+  // What `w` reads of x [rows, w.k]: x itself, or the place of its quantised form.
+  [[nodiscard]] ops::ActTensor input_of(const ops::Weight& w, const ops::ActTensor& x) const;
 };
 
 struct ForwardModel {

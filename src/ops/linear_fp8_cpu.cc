@@ -43,9 +43,14 @@ HWY_INLINE void widen_weights(const T* HWY_RESTRICT w, std::int64_t count, float
   }
 }
 
-// sums[r][v] += x[r][k] * w[k][v], k rising. One slice of kFp8Vectors vectors of outputs.
-template <std::size_t R, class D>
-HWY_INLINE void add_products(D d, const float* HWY_RESTRICT x, std::int64_t ldx, const float* HWY_RESTRICT w, std::int64_t count, float* HWY_RESTRICT sums) {
+template <class D>
+HWY_INLINE hn::Vec<D> shifted_weights(D d, const float* w) { return hn::Load(d, w); }
+template <class D, class T>
+HWY_INLINE hn::Vec<D> shifted_weights(D d, const T* w) { return widen_f16(d, e4m3_half(d, w)); }
+
+// sums[r][v] += x[r][k] * w[k][v], k rising. One slice of kFp8Vectors vectors of outputs. w: floats, or FP8 that is widened on the way.
+template <std::size_t R, class D, class W>
+HWY_INLINE void add_products(D d, const float* HWY_RESTRICT x, std::int64_t ldx, const W* HWY_RESTRICT w, std::int64_t count, float* HWY_RESTRICT sums) {
   const std::size_t lanes = hn::Lanes(d);
   hn::Vec<D> sum[R][kFp8Vectors];
 #pragma GCC unroll 8
@@ -56,7 +61,7 @@ HWY_INLINE void add_products(D d, const float* HWY_RESTRICT x, std::int64_t ldx,
   for (std::int64_t k = 0; k < count; ++k, w += ops::kPanel) {
     hn::Vec<D> wv[kFp8Vectors];
 #pragma GCC unroll 4
-    for (std::size_t v = 0; v < kFp8Vectors; ++v) wv[v] = hn::Load(d, w + v * lanes);
+    for (std::size_t v = 0; v < kFp8Vectors; ++v) wv[v] = shifted_weights(d, w + v * lanes);
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < R; ++r) {
       const auto xv = hn::Set(d, x[static_cast<std::int64_t>(r) * ldx + k]);
@@ -72,7 +77,8 @@ HWY_INLINE void add_products(D d, const float* HWY_RESTRICT x, std::int64_t ldx,
 }
 
 // All outputs of a panel, for 1 to kFp8Rows rows.
-HWY_NOINLINE void add_panel(int rows, const float* x, std::int64_t ldx, const float* w, std::int64_t count, float* sums) {
+template <class W>
+HWY_NOINLINE void add_panel(int rows, const float* x, std::int64_t ldx, const W* w, std::int64_t count, float* sums) {
   const hn::ScalableTag<float> d;
   for (std::int64_t c = 0; c < ops::kPanel; c += static_cast<std::int64_t>(hn::Lanes(d) * kFp8Vectors)) {
     if constexpr (kFp8Rows >= 6) {
@@ -99,12 +105,22 @@ HWY_INLINE float input_scale(const ops::LinearFp8Params& p, const Fp8Unit& u, st
   return p.input.quantised() ? p.input.scales[static_cast<std::size_t>(p.input.copy_of(u.part))] : 1.0f;
 }
 
+HWY_INLINE const float* weight_scales(const ops::LinearFp8Params& p, const Fp8Unit& u, std::int64_t g) {
+  const std::int64_t panels = (p.n + ops::kPanel - 1) / ops::kPanel;
+  return p.w_scales + ((p.w_groups == 1 ? 0 : g) * panels + u.panel) * ops::kPanel;
+}
+
+// The scales of a group are far from those before; the group's products take longer than they do to come.
+HWY_INLINE void prefetch_scales(const ops::LinearFp8Params& p, const Fp8Unit& u, std::int64_t g) {
+  const float* scales = weight_scales(p, u, g);
+  for (std::int64_t i = 0; i < ops::kPanel; i += 16) __builtin_prefetch(scales + i);
+}
+
 // total += sum * scale of x * scale of w, each rounded.
 template <class T>
 HWY_INLINE void add_group(const ops::LinearFp8Params& p, const Fp8Unit& u, std::int64_t g, const float* sums, float* totals) {
   const hn::ScalableTag<float> d;
-  const std::int64_t panels = (p.n + ops::kPanel - 1) / ops::kPanel;
-  const float* w_scales = p.w_scales + ((p.w_groups == 1 ? 0 : g) * panels + u.panel) * ops::kPanel;
+  const float* w_scales = weight_scales(p, u, g);
   for (std::int64_t r = 0; r < u.rows; ++r) {
     // The weights' power of two comes back here: exact, as a chain of FP8 products never underflows.
     const auto x_scale = hn::Set(d, input_scale(p, u, r, g) * (p.input.quantised() ? kFp8Shift<T> : 1.0f));
@@ -113,9 +129,9 @@ HWY_INLINE void add_group(const ops::LinearFp8Params& p, const Fp8Unit& u, std::
   }
 }
 
-// Inputs [k, k + count) of the unit's rows onto the sums.
-template <class T>
-HWY_INLINE void add_chunk(const ops::LinearFp8Params& p, const Fp8Unit& u, std::int64_t k, std::int64_t count, const float* w, float* sums) {
+// Inputs [k, k + count) of the unit's rows onto the sums. w: their weights, as floats or as they are stored.
+template <class T, class W>
+HWY_INLINE void add_chunk(const ops::LinearFp8Params& p, const Fp8Unit& u, std::int64_t k, std::int64_t count, const W* w, float* sums) {
   const hn::ScalableTag<float> d;
   HWY_ALIGN float x_chunk[kFp8Rows * kChunk];
   for (std::int64_t r = 0; r < u.rows; r += kFp8Rows) {
@@ -145,14 +161,16 @@ HWY_INLINE void fp8_unit(const ops::LinearFp8Params& p, const Fp8Unit& u) {
   const T* w = static_cast<const T*>(p.w) + u.panel * p.k * ops::kPanel;
   for (std::int64_t k = 0, g = 0; k < p.k; ++g) {
     std::memset(sums, 0, bytes);
+    prefetch_scales(p, u, g);
     for (const std::int64_t end = std::min(p.k, k + p.group); k < end;) {
       const std::int64_t count = std::min(kChunk, end - k);
-      if (p.input.quantised()) {
-        widen_weights<T, true>(w + k * ops::kPanel, count, w_chunk);
+      const T* stored = w + k * ops::kPanel;
+      if (p.input.quantised() && u.rows <= kFp8Rows) {  // nothing to reuse: through registers
+        add_chunk<T>(p, u, k, count, stored, sums);
       } else {
-        widen_weights<T, false>(w + k * ops::kPanel, count, w_chunk);
+        p.input.quantised() ? widen_weights<T, true>(stored, count, w_chunk) : widen_weights<T, false>(stored, count, w_chunk);
+        add_chunk<T>(p, u, k, count, static_cast<const float*>(w_chunk), sums);
       }
-      add_chunk<T>(p, u, k, count, w_chunk, sums);
       k += count;
     }
     add_group<T>(p, u, g, sums, totals);

@@ -322,7 +322,8 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(device::Device& device,
     buffer = std::move(memory).value();
     return {};
   };
-  QUIRE_RETURN_IF_ERROR(place("activations", impl->activation_memory, [&](auto& v) { impl->activations.visit(v, config.spec, config.limits.max_num_batched_tokens, kLogitsTile); }));
+  const model::QuantisedNeeds needs = model::quantised_needs(weights);
+  QUIRE_RETURN_IF_ERROR(place("activations", impl->activation_memory, [&](auto& v) { impl->activations.visit(v, config.spec, needs, config.limits.max_num_batched_tokens, kLogitsTile); }));
   QUIRE_RETURN_IF_ERROR(place("attention workspace", impl->attention_memory, [&](auto& v) { impl->attention_workspace.visit(v, *config.backend, decode_limits(config)); }));
   QUIRE_RETURN_IF_ERROR(place("sequence state", impl->sequence_memory, [&](auto& v) { impl->sequences.visit(v, config.limits); }));
   for (std::int32_t i = 0; i < config.limits.depth; ++i) {

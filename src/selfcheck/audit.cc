@@ -207,7 +207,10 @@ void audit_foreign_cells(const StepFacts& f, Tally& tally) {
 }
 
 void audit_step(const StepFacts& f, Tally& tally) {
-  for (const LayerSnapshot& layer : f.step.layers) audit_layer(f, layer, tally);
+  for (const LayerSnapshot& layer : f.step.layers) {
+    audit_layer(f, layer, tally);
+    audit_quantised_qkv(f, layer, tally);
+  }
   audit_padding(f, tally);
   audit_foreign_cells(f, tally);
   audit_layer_ops(f, tally);

@@ -35,6 +35,7 @@ void audit_layer(const StepFacts& facts, const LayerSnapshot& layer, Tally& tall
 void audit_padding(const StepFacts& facts, Tally& tally);                            // rows beyond the batch's
 void audit_foreign_cells(const StepFacts& facts, Tally& tally);
 void audit_layer_ops(const StepFacts& facts, Tally& tally);                          // norm, activation, linear of the last layer
+void audit_quantised_qkv(const StepFacts& facts, const LayerSnapshot& layer, Tally& tally);  // where its input is quantised and was watched
 void audit_head(const StepFacts& facts, Tally& tally);                               // logits and the greedy choice
 
 }  // namespace quire::selfcheck

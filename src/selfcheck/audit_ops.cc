@@ -4,6 +4,7 @@
 #include "reference/bounds.h"
 #include "reference/linear.h"
 #include "reference/norm.h"
+#include "reference/quantise.h"
 #include "reference/rounding.h"
 #include "reference/silu_mul.h"
 #include "selfcheck/audit.h"
@@ -48,23 +49,93 @@ Matrix weight_rows(const StepFacts& f, const ops::Weight& w, const std::vector<s
 struct LinearCase {
   const char* name;
   const ops::Weight& weight;
-  const Matrix &x, &y;  // [rows, k], [rows, n] as the device had them
+  const Matrix &x, &y;          // [rows, k], [rows, n] as the device had them
+  const QuantisedInput& input;  // x as the weight reads it, if that is quantised
+  std::int32_t layer;
 };
+
+// Numbers and bounds of sampled outputs, [rows, outputs.size()].
+struct Expected {
+  Matrix y;
+  std::vector<double> bounds;
+};
+
+// Scales of FP8 weights, [outputs.size(), groups].
+Matrix weight_scales(const StepFacts& f, const ops::Weight& w, const std::vector<std::int64_t>& outputs) {
+  const std::int64_t groups = ops::Weight::scale_rows(w.k, w.scale_group), width = ops::Weight::scales_elements(w.n, w.k, w.scale_group) / groups;
+  Matrix out(std::ssize(outputs), groups);
+  for (std::int64_t i = 0; i < out.rows; ++i)
+    for (std::int64_t g = 0; g < groups; ++g) out.at(i, g) = static_cast<double>(read_floats(f, w.scales + g * width + outputs[static_cast<std::size_t>(i)], 1)[0]);
+  return out;
+}
+
+// The copy of the input that an output reads. Float32 inputs have the scale 1.
+reference::Quantised input_of(const LinearCase& c, std::int64_t output) {
+  if (c.input.copies.empty()) return {c.x, Matrix(c.x.rows, 1, std::vector<double>(static_cast<std::size_t>(c.x.rows), 1.0))};
+  int part = 0;
+  while (output >= c.weight.end_row(part)) ++part;
+  return c.input.copies[static_cast<std::size_t>(c.weight.input.copy_of(part))];
+}
+
+Expected expected_fp8(const StepFacts& f, const LinearCase& c, const std::vector<std::int64_t>& outputs, const std::vector<double>& bias) {
+  const Matrix stored = weight_rows(f, c.weight, outputs), scales = weight_scales(f, c.weight, outputs);
+  const std::int64_t group = c.weight.scale_group < c.weight.k || c.weight.input.row_scales(c.weight.k) > 1 ? ops::kScaleGroup : c.weight.k;
+  Expected out{Matrix(c.x.rows, std::ssize(outputs)), std::vector<double>(static_cast<std::size_t>(c.x.rows) * outputs.size())};
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    const auto row = stored.row(at), row_scales = scales.row(at);
+    const reference::Quantised x = input_of(c, outputs[i]), w{Matrix(1, stored.cols, {row.begin(), row.end()}), Matrix(1, scales.cols, {row_scales.begin(), row_scales.end()})};
+    const std::vector<double> one_bias = bias.empty() ? bias : std::vector<double>{bias[i]};
+    const Matrix y = reference::linear_scaled(x, w, group, one_bias);
+    const std::vector<double> bounds = reference::linear_scaled_bounds(x, w, group, one_bias, {});
+    for (std::int64_t r = 0; r < c.x.rows; ++r) {
+      out.y.at(r, at) = y.at(r, 0);
+      out.bounds[static_cast<std::size_t>(r) * outputs.size() + i] = bounds[static_cast<std::size_t>(r)];
+    }
+  }
+  return out;
+}
+
+Expected expected_outputs(const StepFacts& f, const LinearCase& c, const std::vector<std::int64_t>& outputs) {
+  std::vector<double> bias;
+  if (c.weight.bias != nullptr)
+    for (const std::int64_t o : outputs) bias.push_back(static_cast<double>(read_floats(f, c.weight.bias + o, 1)[0]));
+  if (is_fp8(c.weight.format)) return expected_fp8(f, c, outputs, bias);
+  const Matrix w = weight_rows(f, c.weight, outputs);
+  return {reference::linear(c.x, w, bias), reference::linear_bounds(c.x, w, bias, {})};
+}
 
 // `class_of(row)` and `place_of(row)` name a row.
 template <class ClassOf, class PlaceOf>
 void audit_linear(const StepFacts& f, const LinearCase& c, Tally& tally, ClassOf class_of, PlaceOf place_of) {
   const std::vector<std::int64_t> outputs = sampled_outputs(c.weight.n);
-  std::vector<double> bias;
-  if (c.weight.bias != nullptr)
-    for (const std::int64_t o : outputs) bias.push_back(static_cast<double>(read_floats(f, c.weight.bias + o, 1)[0]));
-  const Matrix w = weight_rows(f, c.weight, outputs), want = reference::linear(c.x, w, bias);
-  const std::vector<double> bounds = reference::linear_bounds(c.x, w, bias, {});
+  const Expected want = expected_outputs(f, c, outputs);
   for (std::int64_t r = 0; r < c.x.rows; ++r) {
-    Tally::Line line = tally.line(c.name, class_of(r));
+    Tally::Line line = tally.line(c.name, class_of(r), c.layer);
     for (std::size_t i = 0; i < outputs.size(); ++i)
-      line.add(c.y.at(r, outputs[i]), want.at(r, static_cast<std::int64_t>(i)), bounds[static_cast<std::size_t>(r) * outputs.size() + i],
+      line.add(c.y.at(r, outputs[i]), want.y.at(r, static_cast<std::int64_t>(i)), want.bounds[static_cast<std::size_t>(r) * outputs.size() + i],
                [&] { return place_of(r) + ", output " + std::to_string(outputs[i]); });
+  }
+}
+
+// What is stored of a quantised input, and its scales: known to the bit from the float32 beside it.
+template <class ClassOf, class PlaceOf>
+void audit_input(const LinearCase& c, const char* name, Tally& tally, ClassOf class_of, PlaceOf place_of) {
+  const ops::InputQuant& q = c.weight.input;
+  const DType dtype = ops::storage_dtype(q.format);
+  for (std::size_t copy = 0; copy < c.input.copies.size(); ++copy) {
+    const reference::Quantised want = q.scaling == ops::ActScaling::kStatic     ? reference::quantise_with(c.input.x, dtype, static_cast<double>(q.scales[copy]))
+                                      : q.scaling == ops::ActScaling::kPerToken ? reference::quantise_by_row(c.input.x, dtype)
+                                                                                : reference::quantise_by_group(c.input.x, dtype, ops::kScaleGroup);
+    const reference::Quantised& got = c.input.copies[copy];
+    for (std::int64_t r = 0; r < got.stored.rows; ++r) {
+      Tally::Line line = tally.line(name, class_of(r), c.layer);
+      const auto add = [&](const Matrix& g, const Matrix& w, const char* what) {
+        for (std::int64_t i = 0; i < w.cols; ++i) line.add(g.at(r, i), w.at(r, i), 0.0, [&] { return place_of(r) + ", copy " + std::to_string(copy) + ", " + what + " " + std::to_string(i); });
+      };
+      add(got.scales, want.scales, "scale");
+      add(got.stored, want.stored, "column");
+    }
   }
 }
 
@@ -81,18 +152,35 @@ void compare_rows(const StepFacts& f, const char* check, const Matrix& got, cons
 void audit_layer_ops(const StepFacts& f, Tally& tally) {
   const StepSnapshot& s = f.step;
   compare_rows(f, "silu_mul", s.activated, reference::silu_mul(s.gate_up), reference::silu_mul_bounds(s.gate_up, {}), tally);
-  audit_linear(
-      f, {"linear (down)", f.weights.layers().back().down, s.activated, s.projected}, tally, [&](std::int64_t t) { return class_of(f.batch, t); }, [&](std::int64_t t) { return place_of(f.batch, t); });
+  const auto token_class = [&](std::int64_t t) { return class_of(f.batch, t); };
+  const auto token_place = [&](std::int64_t t) { return place_of(f.batch, t); };
+  const ops::Weight& down = f.weights.layers().back().down;
+  if (!down.input.quantised() || !s.down_input.copies.empty()) {
+    const LinearCase c{"linear (down)", down, s.activated, s.projected, s.down_input, f.cells.num_layers() - 1};
+    audit_input(c, "quantised input (down)", tally, token_class, token_place);
+    audit_linear(f, c, tally, token_class, token_place);
+  }
   const std::vector<float> weight32 = read_floats(f, f.weights.final_norm(), f.config.spec.hidden_size);
   const std::vector<double> weight(weight32.begin(), weight32.end());
   const auto eps = static_cast<double>(static_cast<float>(f.config.spec.rms_norm_eps));
   compare_rows(f, "rms_norm", s.hidden, reference::rms_norm(s.residual, weight, eps), reference::rms_norm_bounds(s.residual, weight, eps, {}), tally);
 }
 
+void audit_quantised_qkv(const StepFacts& f, const LayerSnapshot& s, Tally& tally) {
+  if (s.input.copies.empty()) return;
+  const auto token_class = [&](std::int64_t t) { return class_of(f.batch, t); };
+  const auto token_place = [&](std::int64_t t) { return place_of(f.batch, t); };
+  const LinearCase c{"linear (qkv)", f.weights.layers()[static_cast<std::size_t>(s.layer)].qkv, s.input.x, s.qkv, s.input, s.layer};
+  audit_input(c, "quantised input (qkv)", tally, token_class, token_place);
+  audit_linear(f, c, tally, token_class, token_place);
+}
+
 void audit_head(const StepFacts& f, Tally& tally) {
   const auto row_class = [&](std::int64_t r) { return row_class_name(f.batch.rows[static_cast<std::size_t>(r)].row_class); };
   const auto row_place = [](std::int64_t r) { return "row " + std::to_string(r); };
-  audit_linear(f, {"linear (lm_head)", f.weights.lm_head(), f.step.gathered, f.step.logits}, tally, row_class, row_place);
+  const LinearCase c{"linear (lm_head)", f.weights.lm_head(), f.step.gathered, f.step.logits, f.step.head_input, kNoLayer};
+  audit_input(c, "quantised input (lm_head)", tally, row_class, row_place);
+  audit_linear(f, c, tally, row_class, row_place);
   for (std::int64_t r = 0; r < f.step.logits.rows; ++r) {
     const auto row = f.step.logits.row(r);
     const auto want = std::max_element(row.begin(), row.end()) - row.begin();  // the lowest id of a tie

@@ -148,10 +148,10 @@ StepSnapshot Check::step(const Case& c, runner::StepPath path) {
     for (std::int32_t layer = 0; layer < cells_.num_layers(); ++layer) cells_.upload(stream(), layer, b.block, cells_.poisoned(layer, b.block, b.begin));
   mark_attended(s_.runner.trace());
   std::vector<LayerSnapshot> layers;
-  s_.runner.submit(plan_of(c), {.path = path, .after_attention = [&](std::int32_t layer) { layers.push_back(take_layer(s_.runner.trace(), c.batch.num_tokens, layer)); }});
+  s_.runner.submit(plan_of(c), {.path = path, .after_attention = [&](std::int32_t layer) { layers.push_back(take_watched_layer(s_.runner.trace(), s_.weights, c.batch.num_tokens, layer)); }});
   const StepResult result = s_.runner.collect().value();
   const runner::StepTrace trace = s_.runner.trace();
-  StepSnapshot snapshot = take_step({trace, c.batch, cells_, result}, std::move(layers));
+  StepSnapshot snapshot = take_step({trace, s_.weights, c.batch, cells_, result}, std::move(layers));
   cells_.fill(stream(), c.batch.own_blocks, Fill::kImages);
   return snapshot;
 }

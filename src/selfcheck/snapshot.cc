@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "model/forward.h"
+#include "reference/rounding.h"
 #include "runner/step_inputs.h"
 
 namespace quire::selfcheck {
@@ -25,6 +26,26 @@ Matrix read(device::Stream& stream, const TensorView& activation, std::int64_t r
   std::vector<float> host(static_cast<std::size_t>(rows * activation.dim(1)));
   stream.copy_to_host(host.data(), activation.data, host.size() * sizeof(float));
   return Matrix(rows, activation.dim(1), std::vector<double>(host.begin(), host.end()));
+}
+
+// What `w` read of x, of which `rows` ran; x and its quantised form as they are on the device now.
+QuantisedInput read_input(device::Stream& stream, const model::Activations& act, const ops::Weight& w, const TensorView& x, std::int64_t rows) {
+  const ops::InputQuant& q = w.input;
+  if (!q.quantised()) return {};
+  const std::int64_t taken = std::min(rows, kMostDenseTokens), groups = std::max<std::int64_t>(1, q.row_scales(w.k));
+  const ops::ActTensor input = act.input_of(w, ops::ActTensor{x.rows(rows)});
+  std::vector<float> scales(static_cast<std::size_t>(taken * groups));
+  if (input.scales != nullptr) stream.copy_to_host(scales.data(), input.scales, scales.size() * sizeof(float));
+  QuantisedInput out{read(stream, x, taken), {}};
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(taken * w.k));
+  for (int copy = 0; copy < q.copies(); ++copy) {
+    stream.copy_to_host(bytes.data(), input.values.as<std::uint8_t>() + copy * input.copy_stride, bytes.size());
+    reference::Quantised numbers{Matrix(taken, w.k), Matrix(taken, groups, std::vector<double>(scales.begin(), scales.end()))};
+    std::ranges::transform(bytes, numbers.stored.values.begin(), [&](std::uint8_t b) { return reference::decode(input.values.dtype, b); });
+    if (input.scales == nullptr) std::ranges::fill(numbers.scales.values, static_cast<double>(q.scales[static_cast<std::size_t>(copy)]));
+    out.copies.push_back(std::move(numbers));
+  }
+  return out;
 }
 
 // Bytes of a block that differ from what the self-check put there, outside the new tokens' cells.
@@ -58,12 +79,31 @@ void take_cells(const EndedStep& step, StepSnapshot& out) {
   }
 }
 
-}  // namespace
+std::int64_t padded_tokens(const runner::StepTrace& trace) { return std::ssize(trace.inputs->positions); }
 
 LayerSnapshot take_layer(const runner::StepTrace& trace, std::int64_t num_tokens, std::int32_t layer) {
   const model::Activations& act = *trace.activations;
-  const auto padded = static_cast<std::int64_t>(trace.inputs->positions.size());
-  return {layer, read(*trace.stream, act.qkv, num_tokens), read(*trace.stream, act.q, num_tokens), read(*trace.stream, act.attended, padded)};
+  return {layer, read(*trace.stream, act.qkv, num_tokens), read(*trace.stream, act.q, num_tokens), read(*trace.stream, act.attended, padded_tokens(trace)), {}};
+}
+
+// The first `n` tokens of an input that was read for padded ones too.
+QuantisedInput first_tokens(QuantisedInput in, std::int64_t n) {
+  const auto cut = [n](Matrix& m) { m = Matrix(std::min(n, m.rows), m.cols, std::vector<double>(m.values.begin(), m.values.begin() + std::min(n, m.rows) * m.cols)); };
+  cut(in.x);
+  for (reference::Quantised& copy : in.copies) {
+    cut(copy.stored);
+    cut(copy.scales);
+  }
+  return in;
+}
+
+}  // namespace
+
+LayerSnapshot take_watched_layer(const runner::StepTrace& trace, const model::Weights& weights, std::int64_t num_tokens, std::int32_t layer) {
+  LayerSnapshot out = take_layer(trace, num_tokens, layer);
+  const model::Activations& act = *trace.activations;
+  out.input = first_tokens(read_input(*trace.stream, act, weights.layers()[static_cast<std::size_t>(layer)].qkv, act.hidden, padded_tokens(trace)), num_tokens);
+  return out;
 }
 
 StepSnapshot take_step(const EndedStep& step, std::vector<LayerSnapshot> layers) {
@@ -87,6 +127,10 @@ StepSnapshot take_step(const EndedStep& step, std::vector<LayerSnapshot> layers)
   out.projected = dense_rows(act.projected);
   out.gathered = read(*step.trace.stream, act.gathered, rows);  // every row samples once, in order
   out.logits = read(*step.trace.stream, act.logits, rows);
+  const ops::Weight& head = step.weights.lm_head();
+  out.head_input = read_input(*step.trace.stream, act, head, act.gathered, rows);
+  if (!head.input.quantised())
+    out.down_input = first_tokens(read_input(*step.trace.stream, act, step.weights.layers().back().down, act.activated, out.padded_tokens), num_tokens);
   for (const RowResult& row : step.result.rows) out.tokens.push_back(row.token.has_value() ? static_cast<double>(*row.token) : -1.0);
   return out;
 }

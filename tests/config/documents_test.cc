@@ -11,6 +11,7 @@
 #include "config/print.h"
 #include "config/values.h"
 #include "graph/document.h"
+#include "ops/linear_table.h"
 #include "kit.h"
 
 namespace quire::config {
@@ -140,6 +141,7 @@ TEST(Documents, AreFresh) {
   const char* remedy = "refresh with: ninja quire_docs && bin/quire_docs docs";
   EXPECT_TRUE(repository_file("docs/FLAGS.md") == flags_markdown()) << "docs/FLAGS.md is stale; " << remedy;
   EXPECT_TRUE(repository_file("docs/CAPABILITIES.md") == attention::capabilities_markdown()) << "docs/CAPABILITIES.md is stale; " << remedy;
+  EXPECT_TRUE(repository_file("docs/LINEAR.md") == ops::linear_markdown()) << "docs/LINEAR.md is stale; " << remedy;
   EXPECT_TRUE(repository_file("docs/ENV.md") == env_markdown()) << "docs/ENV.md is stale; " << remedy;
   EXPECT_TRUE(repository_file("docs/GRAPH_MODES.md") == graph::graph_modes_markdown()) << "docs/GRAPH_MODES.md is stale; " << remedy;
 }

@@ -92,7 +92,7 @@ LayersRig::LayersRig(const LayersCase& layers, const std::vector<std::vector<Tok
   kv = std::make_unique<kv::KvStore>(kv::KvStore::create(*device, layout).value());
   kv->set_scales(std::vector<float>(kv::KvStore::num_scales(layout), 0.37f));
   poison({static_cast<std::byte*>(kv->data()), static_cast<std::size_t>(layout.total_bytes())}, c.kv_dtype);
-  memory = device::place_workspace(*device, "activations", [&](auto& v) { act.visit(v, c.spec, kMaxTokens, kMaxTokens); }).value();
+  memory = device::place_workspace(*device, "activations", [&](auto& v) { act.visit(v, c.spec, model::quantised_needs(*weights), kMaxTokens, kMaxTokens); }).value();
   const auto tokens = static_cast<std::size_t>(kMaxTokens), rows = static_cast<std::size_t>(kMaxRows);
   for (auto* v : {&token_ids_, &positions_, &token_rows_}) v->resize(tokens);
   slots_.resize(tokens);
