@@ -23,30 +23,24 @@ static_assert(ops::kScaleGroup % kChunk == 0);
 // As linear_cpu.cc: weights and sums in registers.
 constexpr int kFp8Rows = HWY_TARGET <= HWY_AVX3 ? 6 : 2;
 
-// `shift`: the power of two by which widened numbers are too small; finite patterns only.
+// The power of two by which widened weights are too small. It comes back with the scales, once for a chain: exact, unless products with float32
+// inputs are near float32's smallest.
 template <class T>
 constexpr float kFp8Shift = 0x1p8f;
 template <>
 constexpr float kFp8Shift<Fp8E4m3Fnuz> = 0x1p7f;
 
-// The weights of `count` inputs as floats, divided by kFp8Shift when kShifted.
-template <class T, bool kShifted>
-HWY_INLINE void widen_weights(const T* HWY_RESTRICT w, std::int64_t count, float* HWY_RESTRICT out) {
-  const hn::ScalableTag<float> d;
-  for (std::int64_t i = 0; i < count * ops::kPanel; i += static_cast<std::int64_t>(hn::Lanes(d))) {
-    const auto v = widen_f16(d, e4m3_half(d, w + i));
-    if constexpr (kShifted) {
-      hn::Store(v, d, out + i);
-    } else {
-      hn::Store(hn::Mul(v, hn::Set(d, kFp8Shift<T>)), d, out + i);
-    }
-  }
-}
-
+// Weights over kFp8Shift, of finite patterns; floats have been through it.
 template <class D>
 HWY_INLINE hn::Vec<D> shifted_weights(D d, const float* w) { return hn::Load(d, w); }
 template <class D, class T>
 HWY_INLINE hn::Vec<D> shifted_weights(D d, const T* w) { return widen_f16(d, e4m3_half(d, w)); }
+
+template <class T>
+HWY_INLINE void widen_weights(const T* HWY_RESTRICT w, std::int64_t count, float* HWY_RESTRICT out) {
+  const hn::ScalableTag<float> d;
+  for (std::int64_t i = 0; i < count * ops::kPanel; i += static_cast<std::int64_t>(hn::Lanes(d))) hn::Store(shifted_weights(d, w + i), d, out + i);
+}
 
 // sums[r][v] += x[r][k] * w[k][v], k rising. One slice of kFp8Vectors vectors of outputs. w: floats, or FP8 that is widened on the way.
 template <std::size_t R, class D, class W>
@@ -122,8 +116,7 @@ HWY_INLINE void add_group(const ops::LinearFp8Params& p, const Fp8Unit& u, std::
   const hn::ScalableTag<float> d;
   const float* w_scales = weight_scales(p, u, g);
   for (std::int64_t r = 0; r < u.rows; ++r) {
-    // The weights' power of two comes back here: exact, as a chain of FP8 products never underflows.
-    const auto x_scale = hn::Set(d, input_scale(p, u, r, g) * (p.input.quantised() ? kFp8Shift<T> : 1.0f));
+    const auto x_scale = hn::Set(d, input_scale(p, u, r, g) * kFp8Shift<T>);
     for (std::int64_t i = r * ops::kPanel, c = 0; c < ops::kPanel; c += static_cast<std::int64_t>(hn::Lanes(d)), i += static_cast<std::int64_t>(hn::Lanes(d)))
       hn::Store(hn::Add(hn::Load(d, totals + i), hn::Mul(hn::Mul(hn::Load(d, sums + i), x_scale), hn::LoadU(d, w_scales + c))), d, totals + i);
   }
@@ -165,10 +158,10 @@ HWY_INLINE void fp8_unit(const ops::LinearFp8Params& p, const Fp8Unit& u) {
     for (const std::int64_t end = std::min(p.k, k + p.group); k < end;) {
       const std::int64_t count = std::min(kChunk, end - k);
       const T* stored = w + k * ops::kPanel;
-      if (p.input.quantised() && u.rows <= kFp8Rows) {  // nothing to reuse: through registers
+      if (u.rows <= kFp8Rows) {  // nothing to reuse: through registers
         add_chunk<T>(p, u, k, count, stored, sums);
       } else {
-        p.input.quantised() ? widen_weights<T, true>(stored, count, w_chunk) : widen_weights<T, false>(stored, count, w_chunk);
+        widen_weights(stored, count, w_chunk);
         add_chunk<T>(p, u, k, count, static_cast<const float*>(w_chunk), sums);
       }
       k += count;
