@@ -1,6 +1,7 @@
 """One server under test: starts it on a free port, waits for readiness with a bound, stops it with SIGTERM, never leaves it behind."""
 import atexit
 import json
+import os
 import pathlib
 import re
 import signal
@@ -24,9 +25,9 @@ class ServerError(Exception):
 
 
 class Server:
-    """Use as a context manager; leaving it kills the process if stop() was not called."""
+    """Use as a context manager; leaving it kills the process if stop() was not called. `environment`: variables beside this process's own."""
 
-    def __init__(self, binary: pathlib.Path, model: pathlib.Path, log: pathlib.Path, flags: list[str] = ()):
+    def __init__(self, binary: pathlib.Path, model: pathlib.Path, log: pathlib.Path, flags: list[str] = (), environment: dict[str, str] | None = None):
         self.name = "gsm-tiny"
         self.binary, self.model, self.flags = binary, model, list(flags)
         self.port = free_port()
@@ -38,7 +39,7 @@ class Server:
             out.write(" ".join(command) + "\n")
             out.flush()
             try:
-                self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+                self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})})
             except OSError as error:
                 raise ServerError(f"cannot start {binary}: {error}") from error
         atexit.register(self.kill)

@@ -27,7 +27,8 @@ struct Model {
   std::vector<TokenId> eos_token_ids;  // config.json's; like the tokenizer's and generation_config's, below vocab_size
   bool priority_scheduling = false;  // false: a priority other than 0 is refused
   std::string root;                  // the model argument, for /v1/models
-  std::vector<std::string> relaxed;  // --relaxed items in force, shown in /v1/models
+  std::vector<std::string> relaxed;  // --relaxed items as given, shown in /v1/models
+  std::vector<std::string> warnings;  // why answers may be worse than the checkpoint promises, shown there too
   std::string serving_json = "{}";    // what runs, for /quire/serving
   std::string kv_scales_json = "{}";  // the scale ledger, for /quire/scales
 };

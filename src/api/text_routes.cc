@@ -94,6 +94,13 @@ class TokenizeWork final : public TextWork {
   const config::ApiSettings& settings_;
 };
 
+void list_field(JsonOut& out, std::string_view name, const std::vector<std::string>& values) {
+  out.key(name);
+  out.begin_array();
+  for (const std::string& value : values) out.value(value);
+  out.end_array();
+}
+
 }  // namespace
 
 Result<Opening> open_tokenize(json::object request, std::shared_ptr<const Model> model, const config::ApiSettings& settings) {
@@ -156,10 +163,8 @@ Reply list_models(const Model& model, const config::ApiSettings& settings, std::
     out.key("permission");
     out.begin_array();
     out.end_array();
-    out.key("relaxed");  // --relaxed items in force: answers may be worse than the checkpoint promises
-    out.begin_array();
-    for (const std::string& item : model.relaxed) out.value(item);
-    out.end_array();
+    list_field(out, "relaxed", model.relaxed);
+    list_field(out, "warnings", model.warnings);
     out.end_object();
   }
   out.end_array();

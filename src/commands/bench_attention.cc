@@ -132,14 +132,6 @@ class Bench {
   std::string place_;
 };
 
-Status write_plot(const std::string& path, const std::string& svg) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << svg;
-  file.close();
-  if (!file) return Error{ErrorCode::kIo, "--plot " + config::quote_value(path) + ": cannot be written", "--plot"};
-  return {};
-}
-
 }  // namespace
 
 Result<BenchAttentionRequest> bench_attention_request(const config::Options& options, const config::Environment& environment) {

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <string_view>
 
 #include "base/check.h"
 #include "base/text.h"
+#include "config/problems.h"
 
 namespace quire::commands {
 namespace {
@@ -69,9 +71,11 @@ std::string bar(double x, double y, double width, std::size_t series) {
   return "<rect x=\"" + number(x) + "\" y=\"" + number(y) + "\" width=\"" + number(width) + "\" height=\"" + number(kBar) + "\" class=\"s" + std::to_string(series % kColours) + "\"/>\n";
 }
 
-double group_height(const BarChart& chart) { return static_cast<double>(chart.series.size()) * (kBar + kBarGap) + kGroupGap; }
+std::size_t num_series(const BarChart& chart, const ChartPanel& panel) { return panel.num_series > 0 ? panel.num_series : chart.series.size() - panel.first_series; }
 
-double panel_height(const BarChart& chart, const ChartPanel& panel) { return kPanelHead + static_cast<double>(panel.groups.size()) * group_height(chart) + kPanelFoot; }
+double group_height(const BarChart& chart, const ChartPanel& panel) { return static_cast<double>(num_series(chart, panel)) * (kBar + kBarGap) + kGroupGap; }
+
+double panel_height(const BarChart& chart, const ChartPanel& panel) { return kPanelHead + static_cast<double>(panel.groups.size()) * group_height(chart, panel) + kPanelFoot; }
 
 double largest_value(const ChartPanel& panel) {
   double largest = panel.reference;
@@ -83,7 +87,7 @@ double largest_value(const ChartPanel& panel) {
 class PanelDrawing {
  public:
   PanelDrawing(const BarChart& chart, const ChartPanel& panel, double top)
-      : chart_(chart), panel_(panel), top_(top + kPanelHead), bottom_(top_ + static_cast<double>(panel.groups.size()) * group_height(chart)), step_(tick_step(largest_value(panel))),
+      : chart_(chart), panel_(panel), top_(top + kPanelHead), bottom_(top_ + static_cast<double>(panel.groups.size()) * group_height(chart, panel)), step_(tick_step(largest_value(panel))),
         end_(step_ * std::ceil(largest_value(panel) / step_ - 1e-9)) {}
 
   std::string draw() const {
@@ -91,7 +95,7 @@ class PanelDrawing {
     double y = top_ + kGroupGap / 2;
     for (const ChartGroup& group : panel_.groups) {
       out += draw_group(group, y);
-      y += group_height(chart_);
+      y += group_height(chart_, panel_);
     }
     out += line(kLeft, top_, kLeft, bottom_, "base");
     if (panel_.reference > 0.0) {
@@ -112,12 +116,12 @@ class PanelDrawing {
     return out;
   }
   [[nodiscard]] std::string draw_group(const ChartGroup& group, double y) const {
-    QUIRE_CHECK_EQ(group.bars.size(), chart_.series.size()) << group.label;
-    const double middle = y + (group_height(chart_) - kGroupGap) / 2;
+    QUIRE_CHECK_EQ(group.bars.size(), num_series(chart_, panel_)) << group.label;
+    const double middle = y + (group_height(chart_, panel_) - kGroupGap) / 2;
     std::string out = text_at(kLeft - 8, middle + 4, Anchor::kEnd, "", group.label);
     for (std::size_t s = 0; s < group.bars.size(); ++s, y += kBar + kBarGap) {
       const ChartBar& b = group.bars[s];
-      if (b.value) out += bar(kLeft, y, at(*b.value) - kLeft, s);
+      if (b.value) out += bar(kLeft, y, at(*b.value) - kLeft, panel_.first_series + s);
       out += text_at(at(b.value.value_or(0.0)) + 5, y + kBar - 2.5, Anchor::kStart, "dim", b.note);
     }
     return out;
@@ -161,6 +165,14 @@ std::string svg_text(const BarChart& chart) {
     y += panel_height(chart, panel);
   }
   return out + "</svg>\n";
+}
+
+Status write_plot(const std::string& path, const std::string& svg) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << svg;
+  file.close();
+  if (!file) return Error{ErrorCode::kIo, "--plot " + config::quote_value(path) + ": cannot be written", "--plot"};
+  return {};
 }
 
 }  // namespace quire::commands

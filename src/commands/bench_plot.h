@@ -1,9 +1,12 @@
-// A bar chart as an SVG document of its own: no script, no outside font or file, readable on light and dark. Shared by all benches; knows
-// nothing of what the numbers are.
+// A bar chart as an SVG document of its own: no script, no outside font or file, readable on light and dark. Shared by benches and eval;
+// knows nothing of what the numbers are.
 #pragma once
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "base/result.h"
 
 namespace quire::commands {
 
@@ -14,7 +17,7 @@ struct ChartBar {
 
 struct ChartGroup {
   std::string label;
-  std::vector<ChartBar> bars;  // one for each series
+  std::vector<ChartBar> bars;  // one for each series of the panel
 };
 
 // Groups below each other that share an axis.
@@ -23,6 +26,7 @@ struct ChartPanel {
   std::vector<ChartGroup> groups;
   double reference = 0.0;  // a line at this value; 0: none
   std::string reference_label;
+  std::size_t first_series = 0, num_series = 0;  // of the chart's, those that the panel shows; num_series 0: all from the first on
 };
 
 struct BarChart {
@@ -32,6 +36,8 @@ struct BarChart {
 };
 
 [[nodiscard]] std::string svg_text(const BarChart& chart);
+// The file that --plot names; refused when it cannot be written.
+[[nodiscard]] Status write_plot(const std::string& path, const std::string& svg);
 
 // The step between ticks of an axis up to `largest`: 1, 2 or 5 times a power of ten, four to ten of them.
 [[nodiscard]] double tick_step(double largest);

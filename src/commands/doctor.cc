@@ -62,7 +62,7 @@ std::string verdict_lines(const selfcheck::Report& report, Detail detail) {
     rows = std::max(rows, v.row_class.size());
   }
   const auto line = [&](const std::string& verdict, const selfcheck::Verdict& v, const std::string& error, const std::string& bound) {
-    return left_aligned(verdict, 5) + left_aligned(v.check, check + 2) + left_aligned(v.row_class, rows + 2) + left_aligned(v.batch, batch + 2) + left_aligned(error, 10) + left_aligned(bound, 10) + v.where + "\n";
+    return left_aligned(verdict, 5) + left_aligned(v.check, check + 2) + left_aligned(v.row_class, rows + 2) + left_aligned(v.batch, batch + 2) + left_aligned(error, 10) + left_aligned(bound, 10) + v.where + (v.cause.empty() ? "" : ", " + v.cause) + "\n";
   };
   std::string out = line("", {.check = "check", .batch = "batch", .row_class = "rows", .where = "worst element"}, "error", "bound");
   for (const selfcheck::Verdict& v : report.verdicts)
@@ -89,7 +89,8 @@ boost::json::object report_json(const selfcheck::Report& report) {
                                            {"worst_error", json_number(v.worst_error)},
                                            {"bound", json_number(v.bound)},
                                            {"layer", v.layer == selfcheck::kNoLayer ? boost::json::value(nullptr) : boost::json::value(v.layer)},
-                                           {"where", v.where}});
+                                           {"where", v.where},
+                                           {"cause", v.cause.empty() ? boost::json::value(nullptr) : boost::json::value(v.cause)}});
   return {{"passed", report.passed()}, {"failure", report.failure()}, {"seconds", report.seconds}, {"steps", report.num_steps}, {"verdicts", std::move(verdicts)}};
 }
 

@@ -79,7 +79,9 @@ Result<EvalResult> evaluate(const config::EvalCommand& command, const Prepared& 
   const auto tokens = prepared.tokenizer->encode(text.value(), text::AddSpecialTokens::kYes);
   if (!tokens.ok()) return Error{ErrorCode::kInvalidArgument, "--text " + command.text + ": " + tokens.error().message, "--text"};
   out.num_tokens = std::ssize(tokens.value());
-  Work work{tokens.value(), {.window = std::min(512, prepared.config.engine.scheduler.max_model_len - 1), .bos = prepared.tokenizer->facts().bos, .max_windows = command.max_windows}};
+  const std::int32_t window = std::min(512, prepared.config.engine.scheduler.max_model_len - 1);
+  if (const Status enough = check_windows(out.num_tokens, window); !enough.ok()) return Error{enough.error().code, "--text " + command.text + ": " + enough.error().message, "--text"};
+  Work work{tokens.value(), {.window = window, .bos = prepared.tokenizer->facts().bos, .max_windows = command.max_windows}};
   // Without a BOS in front of the text the model is not used to one.
   if (tokens->empty() || tokens->front() != work.perplexity.bos.value_or(-1)) work.perplexity.bos.reset();
   work.answers = is_fp8(prepared.config.engine.kv_dtype);
@@ -103,11 +105,19 @@ int eval(const config::EvalCommand& command) {
   StartupTimeline timeline;
   auto prepared = prepare(command.options, timeline);
   if (!prepared.ok()) return report_error(kCommand, prepared.error());
+  if (!command.plot.empty()) {  // before anything is measured
+    if (!is_fp8(prepared->config.engine.kv_dtype))
+      return report_error(kCommand, Error{ErrorCode::kInvalidArgument, std::string("--plot: a chart shows what an FP8 KV cache loses, and this one is ") + dtype_name(prepared->config.engine.kv_dtype) + "; --kv-cache-dtype fp8 makes it one", "--plot"});
+    if (const Status writable = write_plot(command.plot, ""); !writable.ok()) return report_error(kCommand, writable.error());
+  }
   log_banner(prepared.value(), BannerInputs::Server::kNone);
   const bool relaxed = prepared->config.engine.relaxed_kv_scales;
   prepared->config.engine.relaxed_kv_scales = true;  // measured, whatever comes out; the exit status says it
   const auto result = evaluate(command, prepared.value());
   if (!result.ok()) return report_error(kCommand, result.error());
+  if (!command.plot.empty()) {
+    if (const Status written = write_plot(command.plot, svg_text(eval_chart(result.value()))); !written.ok()) return report_error(kCommand, written.error());
+  }
   const std::string out = command.options.boolean("json") ? boost::json::serialize(eval_json(result.value())) + "\n" : eval_text(result.value());
   return print_answer(kCommand, out, result->gate.passed() || relaxed ? 0 : kFailureExitCode);
 }

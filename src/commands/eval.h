@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "commands/bench_plot.h"
 #include "commands/perplexity.h"
 #include "config/command_line.h"
 #include "selfcheck/kv_gate.h"
@@ -31,6 +32,8 @@ struct EvalResult {
 
 [[nodiscard]] std::string eval_text(const EvalResult& result);
 [[nodiscard]] boost::json::object eval_json(const EvalResult& result);
+// Of a result with an FP8 cache: clipped and flushed numbers and attention error of each layer, and where greedy answers part.
+[[nodiscard]] BarChart eval_chart(const EvalResult& result);
 
 // The process's exit code: 0, or 1 when the KV gate failed (and is not relaxed) or the model could not be loaded, 2 for a wrong command line.
 [[nodiscard]] int eval(const config::EvalCommand& command);

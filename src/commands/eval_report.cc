@@ -1,9 +1,11 @@
 // What `quire eval` prints.
 #include <algorithm>
 #include <boost/json/array.hpp>
+#include <cmath>
 #include <cstdio>
 #include <numeric>
 
+#include "base/check.h"
 #include "commands/eval.h"
 #include "commands/kv_gate_report.h"
 
@@ -42,6 +44,32 @@ std::vector<std::int64_t> EvalResult::shared_tokens() const {
   if (!with_16_bit.has_value()) return out;
   for (std::size_t i = 0; i < asked.answers.size(); ++i) out.push_back(common_prefix(asked.answers[i], with_16_bit->answers[i]));
   return out;
+}
+
+BarChart eval_chart(const EvalResult& r) {
+  QUIRE_CHECK(!r.gate.layers.empty() && r.with_16_bit.has_value()) << "no FP8 cache was measured";
+  const double before = r.with_16_bit->perplexity.perplexity, after = r.asked.perplexity.perplexity;
+  BarChart chart{.title = "KV cache " + r.asked.kv_format + " against " + r.with_16_bit->kv_format,
+                 .subtitle = r.model + ", " + r.text + ": perplexity " + fixed(after, 4) + " against " + fixed(before, 4) + " (" + fixed(100.0 * (after / before - 1.0), 3) + " %)",
+                 .series = {"keys", "values", "attention", "answers"}};
+  // Fractions in percent: what is not finite has no bar and says so.
+  const auto percent = [](double fraction) { return std::isfinite(fraction) ? ChartBar{100.0 * fraction, fixed(100.0 * fraction, 3)} : ChartBar{std::nullopt, "not finite"}; };
+  ChartPanel clipped{.axis = "numbers clipped at the format's largest, %", .groups = {}, .reference = 100.0 * r.gate.limits.saturated, .reference_label = "limit", .num_series = 2};
+  ChartPanel flushed{.axis = "numbers stored as zero that are not, %", .groups = {}, .reference_label = {}, .num_series = 2};
+  ChartPanel attention{.axis = "attention's output, relative error, %", .groups = {}, .reference = 100.0 * r.gate.limits.attention_error, .reference_label = "limit", .first_series = 2, .num_series = 1};
+  for (std::size_t i = 0; i < r.gate.layers.size(); ++i) {
+    const selfcheck::KvGateLayer& l = r.gate.layers[i];
+    const std::string layer = "layer " + std::to_string(i);
+    clipped.groups.push_back({layer, {percent(l.keys.saturated), percent(l.values.saturated)}});
+    flushed.groups.push_back({layer, {percent(l.keys.flushed), percent(l.values.flushed)}});
+    attention.groups.push_back({layer, {percent(l.attention_error)}});
+  }
+  ChartPanel answers{.axis = "tokens of greedy answers before they part", .groups = {}, .reference_label = {}, .first_series = 3, .num_series = 1};
+  const std::vector<std::int64_t> shared = r.shared_tokens();
+  for (std::size_t i = 0; i < shared.size(); ++i)
+    answers.groups.push_back({"answer " + std::to_string(i + 1), {{static_cast<double>(shared[i]), std::to_string(shared[i]) + " of " + std::to_string(r.asked.answers[i].size())}}});
+  chart.panels = {std::move(clipped), std::move(flushed), std::move(attention), std::move(answers)};
+  return chart;
 }
 
 std::string eval_text(const EvalResult& r) {

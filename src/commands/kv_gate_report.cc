@@ -12,15 +12,15 @@ std::string cell(const std::string& text) { return left_aligned(text + " ", 11);
 
 std::string number(double x) { return formatted("%.2e", x); }
 
-boost::json::object part_json(const selfcheck::KvLoss& l) { return {{"saturated", json_number(l.saturated)}, {"flushed", json_number(l.flushed)}, {"error", json_number(l.error)}}; }
+boost::json::object part_json(const selfcheck::KvLoss& l) { return {{"saturated", json_number(l.saturated)}, {"flushed", json_number(l.flushed)}, {"error", json_number(l.error)}, {"largest", json_number(l.largest)}}; }
 
 }  // namespace
 
 std::string kv_gate_text(const selfcheck::KvGate& gate) {
   if (gate.layers.empty()) return {};
-  const auto part = [](const selfcheck::KvLoss& l) { return cell(number(l.saturated)) + cell(number(l.flushed)) + cell(number(l.error)); };
+  const auto part = [](const selfcheck::KvLoss& l) { return cell(number(l.saturated)) + cell(number(l.flushed)) + cell(number(l.error)) + cell(number(l.largest)); };
   std::string out = "FP8 KV cache against a 16-bit one over " + std::to_string(gate.num_tokens) + " tokens (relative errors, fractions of the numbers)\n";
-  for (const char* title : {"layer", "attention", "K clipped", "K to zero", "K error", "V clipped", "V to zero", "V error"}) out += cell(title);
+  for (const char* title : {"layer", "attention", "K clipped", "K to zero", "K error", "K largest", "V clipped", "V to zero", "V error", "V largest"}) out += cell(title);
   out += "\n";
   for (std::size_t i = 0; i < gate.layers.size(); ++i) {
     const selfcheck::KvGateLayer& l = gate.layers[i];

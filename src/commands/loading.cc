@@ -100,6 +100,7 @@ class Loading {
     auto weights = model::Weights::load(*out_.memory->device, config_.model, setup.weights, *source.value(), progress);
     if (!weights.ok()) return weights.error();
     out_.memory->weights = std::make_unique<model::Weights>(std::move(weights).value());
+    out_.ignored_tensors = source.value()->ignored_tensors();
     timeline_.lap("weights");
     return {};
   }
@@ -131,7 +132,8 @@ class Loading {
   }
   void check_kernels(const RunSetup& setup) {
     Progress progress(health_, "checking the kernels");
-    out_.report = selfcheck::run({setup.runner, *out_.memory->weights, *out_.memory->kv, *out_.runner, [&](std::int32_t percent) { progress.tell(percent, 100); }});
+    const std::vector<float> scales = out_.scales.store_scales();
+    out_.report = selfcheck::run({setup.runner, *out_.memory->weights, *out_.memory->kv, *out_.runner, scales, [&](std::int32_t percent) { progress.tell(percent, 100); }});
     QUIRE_LOG_INFO("self-check: {} checks over {} steps in {}: {}", out_.report.verdicts.size(), out_.report.num_steps, seconds_text(out_.report.seconds),
                    out_.report.passed() ? "all passed" : out_.report.failure());
     timeline_.lap("self-check");

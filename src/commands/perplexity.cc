@@ -73,11 +73,19 @@ engine::GenerateRequest greedy(std::vector<TokenId> prompt, std::int32_t max_tok
 
 }  // namespace
 
+Status check_windows(std::int64_t num_tokens, std::int32_t window) {
+  constexpr std::int32_t kLeast = 4;  // one token of context, one scored
+  const auto longest = [](std::int64_t tokens) { return "--max-model-len " + std::to_string(tokens + 1); };
+  if (window < kLeast) return invalid("windows of " + std::to_string(window) + " tokens score nothing: at least " + longest(kLeast) + " is needed");
+  if (num_tokens >= window) return {};
+  const std::string has = "the text has " + std::to_string(num_tokens) + (num_tokens == 1 ? " token" : " tokens") + ", and one window has " + std::to_string(window) + ": at least " + std::to_string(window) + " tokens are needed";
+  return invalid(num_tokens < kLeast ? has : has + " (" + longest(num_tokens) + " makes a window of " + std::to_string(num_tokens) + ")");
+}
+
 Result<Perplexity> perplexity(engine::Engine& engine, std::span<const TokenId> text, const PerplexityOptions& options, const EvalProgress& progress) {
+  QUIRE_RETURN_IF_ERROR(check_windows(std::ssize(text), options.window));
   Perplexity out;
-  out.window = static_cast<std::int32_t>(std::min<std::int64_t>(options.window, std::ssize(text)));
-  QUIRE_CHECK_GE(options.window, 4);
-  if (out.window < 4) return invalid("the text has " + std::to_string(text.size()) + " tokens; at least 4 are needed to score any");
+  out.window = options.window;
   std::int64_t windows = std::ssize(text) / out.window;
   if (options.max_windows > 0) windows = std::min<std::int64_t>(windows, options.max_windows);
   std::vector<engine::GenerateRequest> requests;

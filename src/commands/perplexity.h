@@ -26,14 +26,16 @@ struct Perplexity {
   double perplexity = 0.0;      // exp of the mean negative log-likelihood
   double standard_error = 0.0;  // of perplexity, from the spread of the scored tokens
   std::int64_t num_scored = 0, num_windows = 0;
-  std::int32_t window = 0;      // shortened to the text where that is shorter
+  std::int32_t window = 0;
   std::vector<double> window_nll;  // mean of each window
 };
 
 // Called after each window with how many are done and how many there are.
 using EvalProgress = std::function<void(std::int64_t done, std::int64_t total)>;
 
-// Fewer than 4 tokens are refused (kInvalidArgument): nothing would be scored.
+// Refused (kInvalidArgument) when nothing could be scored: fewer tokens than one window, or windows of less than 4. Says what is needed.
+[[nodiscard]] Status check_windows(std::int64_t num_tokens, std::int32_t window);
+// Refused as check_windows() says.
 [[nodiscard]] Result<Perplexity> perplexity(engine::Engine& engine, std::span<const TokenId> text, const PerplexityOptions& options, const EvalProgress& progress);
 
 struct ContinuationOptions {

@@ -11,6 +11,7 @@
 #include "commands/cpu_set_up.h"
 #include "commands/log_lines.h"
 #include "commands/model_files.h"
+#include "commands/relaxed.h"
 #include "commands/version.h"
 #include "config/print.h"
 #include "config/problems.h"
@@ -65,35 +66,6 @@ Status check_end_token(const text::Tokenizer& tokenizer, const model::ModelSpec&
   const auto eos = tokenizer.facts().eos;
   if (!eos.has_value() || *eos < spec.vocab_size) return {};
   return Error{ErrorCode::kCorrupt, "the tokenizer's eos_token is id " + std::to_string(*eos) + ", outside the model's vocabulary (0 to " + std::to_string(spec.vocab_size - 1) + "); is it another model's?", "--tokenizer"};
-}
-
-// The verdict on a failed self-check: a refusal, or a warning that is repeated wherever somebody may look.
-Status judge(const selfcheck::Report& report, bool relaxed, engine::Metrics& metrics) {
-  const std::string remedy = "`quire doctor` with the same flags prints every check; another --attention-backend or --enforce-eager may serve";
-  metrics.registry().gauge("quire:self_check_failed", "1: kernels differ from the reference and --relaxed self-check serves nevertheless", metrics.base_labels()).set(report.passed() ? 0.0 : 1.0);
-  if (report.passed()) return {};
-  if (!relaxed) return Error{ErrorCode::kUnsupported, "the self-check failed: " + report.failure() + ". " + remedy + "; --relaxed self-check serves with wrong answers", {}};
-  QUIRE_LOG_WARN("--relaxed self-check: answers may be wrong: {}", report.failure());
-  return {};
-}
-
-// The same for the loss of an FP8 cache.
-Status judge_cache(const selfcheck::KvGate& gate, const config::EngineSettings& engine, engine::Metrics& metrics) {
-  if (gate.layers.empty()) return {};
-  const std::string failure = gate.failure();
-  metrics.registry().gauge("quire:kv_gate_failed", "1: the FP8 KV cache loses more than its limits and --relaxed kv-scales serves nevertheless", metrics.base_labels()).set(failure.empty() ? 0.0 : 1.0);
-  for (std::size_t i = 0; i < gate.layers.size(); ++i) {
-    engine::MetricLabels labels = metrics.base_labels();
-    labels.emplace_back("layer", std::to_string(i));
-    metrics.registry().gauge("quire:kv_attention_error", "Relative error of attention's output from the FP8 KV cache against a 16-bit one, at start", labels).set(gate.layers[i].attention_error);
-  }
-  if (failure.empty()) return {};
-  if (!engine.relaxed_kv_scales)
-    return Error{ErrorCode::kUnsupported,
-                 "the FP8 KV cache loses too much of this model: " + failure + ". Its scales do not fit: `quire doctor` with the same flags shows every layer, `quire eval` what it costs, and a 16-bit --kv-cache-dtype needs none; --relaxed kv-scales serves with wrong answers",
-                 "--kv-cache-dtype"};
-  QUIRE_LOG_WARN("--relaxed kv-scales: answers may be wrong: {}", failure);
-  return {};
 }
 
 }  // namespace
@@ -165,13 +137,14 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const Prepared& prepared,
                                                        const StartupSwitches& switches) {
   auto checked = load_checked(prepared, *metrics, health, timeline, switches);
   if (!checked.ok()) return checked.error();
-  QUIRE_RETURN_IF_ERROR(judge(checked->report, prepared.config.engine.relaxed_self_check, *metrics));
-  QUIRE_RETURN_IF_ERROR(judge_cache(checked->kv_gate, prepared.config.engine, *metrics));
+  auto warnings = judge(checked.value(), prepared.config.engine, *metrics);
+  if (!warnings.ok()) return warnings.error();
   health.set_progress("starting the engine");
   auto loaded = std::unique_ptr<LoadedModel>(new LoadedModel());
   loaded->memory_ = checked->memory;
   loaded->kv_gate_ = std::move(checked->kv_gate);
   loaded->scales_ = std::move(checked->scales);
+  loaded->warnings_ = std::move(warnings).value();
   loaded->make_engine(prepared, std::move(checked->runner), metrics);
   timeline.lap("engine");
   return loaded;
@@ -208,6 +181,7 @@ std::shared_ptr<const api::Model> api_model(const Prepared& prepared, const Load
   if (loaded != nullptr) {
     model->engine = loaded->engine();
     model->serving_json = serving_json(prepared);
+    model->warnings = loaded->warnings();
     model->kv_scales_json = boost::json::serialize(model::scale_ledger_json(loaded->scales()));
   }
   return model;

@@ -81,6 +81,7 @@ struct CheckedModel {
   model::ScaleLedger scales;  // of memory->kv
   selfcheck::Report report;
   selfcheck::KvGate kv_gate;  // no layers: the cache is not FP8
+  std::vector<std::string> ignored_tensors;  // WeightSource::ignored_tensors
 };
 // Reports progress through `health` ("loading weights 43 %"). A failed self-check or KV gate is no error here.
 [[nodiscard]] Result<CheckedModel> load_checked(const Prepared& prepared, engine::Metrics& metrics, engine::HealthMonitor& health, StartupTimeline& timeline,
@@ -89,13 +90,13 @@ struct CheckedModel {
 // A loaded model with its engine.
 class LoadedModel {
  public:
-  // load_checked(), then the engine, started. Refused when the self-check or the KV gate failed, unless that is relaxed: then said in
-  // the log, in /v1/models and in quire:self_check_failed or quire:kv_gate_failed.
+  // load_checked(), then the engine, started. Refused when the self-check or the KV gate failed, unless that is relaxed (commands/relaxed.h).
   [[nodiscard]] static Result<std::unique_ptr<LoadedModel>> load(const Prepared& prepared, std::shared_ptr<engine::Metrics> metrics, engine::HealthMonitor& health,
                                                                  StartupTimeline& timeline, const StartupSwitches& switches = {});
   [[nodiscard]] const std::shared_ptr<engine::Engine>& engine() const { return engine_; }
   [[nodiscard]] const selfcheck::KvGate& kv_gate() const { return kv_gate_; }
   [[nodiscard]] const model::ScaleLedger& scales() const { return scales_; }
+  [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }  // of judge()
 
  private:
   LoadedModel() = default;
@@ -105,6 +106,7 @@ class LoadedModel {
   model::ScaleLedger scales_;
   std::shared_ptr<engine::Engine> engine_;
   selfcheck::KvGate kv_gate_;
+  std::vector<std::string> warnings_;
 };
 
 // What the API needs of the model. Without a loaded one (nullptr) it is enough for reading requests.

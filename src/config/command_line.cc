@@ -230,7 +230,8 @@ Result<Command> parse_engine_command(std::span<const std::string> arguments, Aud
   if (command == Audience::kEval) {
     const std::string text = options.text("text");
     const auto windows = static_cast<std::int32_t>(options.integer("max-windows").value_or(0));
-    return Command{EvalCommand{std::move(options), text, windows}};
+    const std::string plot = options.text("plot");
+    return Command{EvalCommand{std::move(options), text, windows, plot}};
   }
   if (command == Audience::kExplain) return Command{ExplainCommand{std::move(options), scanner.device()}};
   if (command == Audience::kPlan) return Command{PlanCommand{std::move(options)}};

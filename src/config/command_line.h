@@ -64,6 +64,7 @@ struct EvalCommand {
   Options options;
   std::string text;               // path
   std::int32_t max_windows = 0;   // 0: all
+  std::string plot;               // path; empty: none
 };
 
 // Hidden: writes the generated documents (help.h, write_docs) into `folder`.

@@ -15,7 +15,7 @@ constexpr FlagRow kRows[] = {
     {.name = "backend", .fallback = "all", .help = "Attention backend of this device, or all", .group = G::kBench, .audience = Audience::kBench, .benches = "attention"},
     {.name = "min-time", .kind = K::kFloat, .fallback = "0.5", .allowed = "0..3600", .help = "Seconds to measure at least", .group = G::kBench, .audience = Audience::kBench, .benches = "attention"},
     {.name = "time-limit", .kind = K::kFloat, .fallback = "60", .allowed = "0.001..86400", .help = "Seconds that one measurement may take; what would take longer is skipped and said", .group = G::kBench, .audience = Audience::kBench, .benches = "attention"},
-    {.name = "plot", .help = "Write a bar chart to this file (SVG)", .group = G::kBench, .audience = Audience::kBench, .benches = "attention"},
+    {.name = "plot", .help = "Write a bar chart of the results to this file (SVG)", .group = G::kBench, .audience = Audience::kEval, .benches = "attention"},
 };
 // clang-format on
 

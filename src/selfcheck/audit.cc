@@ -11,6 +11,7 @@
 #include "reference/kv_cache.h"
 #include "reference/rope.h"
 #include "reference/rounding.h"
+#include "selfcheck/scales.h"
 
 namespace quire::selfcheck {
 namespace {
@@ -66,13 +67,17 @@ class LayerCells {
     const std::size_t first = (static_cast<std::size_t>(head) * static_cast<std::size_t>(one.block_size) + static_cast<std::size_t>(offset)) * static_cast<std::size_t>(one.head_dim);
     return std::span(part == kv::Part::kKey ? v.keys : v.values).subspan(first, static_cast<std::size_t>(one.head_dim));
   }
-  // Positions [begin, end) of a row's context under one KV head, [end - begin, head_dim].
-  [[nodiscard]] Matrix context(kv::Part part, const BatchRow& row, std::int32_t head, std::int64_t begin, std::int64_t end) const {
+  // Positions [begin, end) of a row's context under one KV head, stored numbers times `scale`: [end - begin, head_dim].
+  struct Context {
+    const BatchRow& row;
+    std::int32_t head;
+    std::int64_t begin, end;
+  };
+  [[nodiscard]] Matrix context(kv::Part part, const Context& c, double scale) const {
     const kv::KvLayout& one = f_.cells.block_layout();
-    const double scale = f_.cells.scale(layer_, part, head);
-    Matrix out(end - begin, one.head_dim);
-    for (std::int64_t t = begin; t < end; ++t)
-      std::ranges::transform(token(part, row.blocks[static_cast<std::size_t>(t / one.block_size)], head, static_cast<std::int32_t>(t % one.block_size)), out.row(t - begin).begin(),
+    Matrix out(c.end - c.begin, one.head_dim);
+    for (std::int64_t t = c.begin; t < c.end; ++t)
+      std::ranges::transform(token(part, c.row.blocks[static_cast<std::size_t>(t / one.block_size)], c.head, static_cast<std::int32_t>(t % one.block_size)), out.row(t - c.begin).begin(),
                              [scale](double x) { return x * scale; });
     return out;
   }
@@ -88,26 +93,76 @@ struct RowPlace {
   std::int64_t first_token;  // of the step
 };
 
+// One query head of one token, attending over its context.
+class HeadCheck {
+ public:
+  HeadCheck(const StepFacts& f, const LayerSnapshot& s, const LayerCells& cells, const LayerCells::Context& context)
+      : f_(f), s_(s), cells_(cells), context_(context), soft_cap_(f.config.spec.mask_of(s.layer).soft_cap), right_(attended_cells(scale_of(kv::Part::kKey), scale_of(kv::Part::kValue))) {}
+
+  void add(std::int64_t token, std::int64_t head, Tally::Line line) const {
+    const std::int64_t first = head * d();
+    const reference::AttentionBounds want = bounds(token, head, right_);
+    bool worst = false;
+    for (std::int64_t dim = 0; dim < d(); ++dim) {
+      const auto i = static_cast<std::size_t>(dim);
+      worst = line.add(s_.attended.at(token, first + dim), want.exact.out[i], want.out[i], [&] { return f_.element_name(s_.layer, token, head, dim); }) || worst;
+    }
+    if (worst && is_fp8(f_.cells.block_layout().dtype)) line.blame(mistake(token, head));
+  }
+
+ private:
+  struct AttendedCells {
+    Matrix keys, values;
+  };
+  [[nodiscard]] std::int64_t d() const { return f_.cells.block_layout().head_dim; }
+  [[nodiscard]] double scale_of(kv::Part part) const { return f_.cells.scales().of(s_.layer, part, context_.head); }
+  [[nodiscard]] AttendedCells attended_cells(double key_scale, double value_scale) const { return {cells_.context(kv::Part::kKey, context_, key_scale), cells_.context(kv::Part::kValue, context_, value_scale)}; }
+  [[nodiscard]] reference::AttentionBounds bounds(std::int64_t token, std::int64_t head, const AttendedCells& cells) const {
+    const reference::ScoreRule rule{.scale = static_cast<double>(static_cast<float>(1.0 / std::sqrt(static_cast<double>(d())))), .soft_cap = static_cast<double>(static_cast<float>(soft_cap_))};
+    const reference::Precision precision{.cache_scale_roundings = is_fp8(f_.cells.block_layout().dtype) ? 1 : 0};
+    return reference::attend_bounds(s_.q.row(token).subspan(static_cast<std::size_t>(head * d()), static_cast<std::size_t>(d())), cells.keys, cells.values, rule, precision);
+  }
+  // Scales that give every element of the head.
+  [[nodiscard]] std::string mistake(std::int64_t token, std::int64_t head) const {
+    if (f_.cells.block_layout().dtype == DType::kFp8E4m3Fnuz && got_nan(token, head) && holds_largest()) return "as if FNUZ bytes were read as OCP, where the byte of 240 is NaN";
+    return suspected_mistake({f_.cells.scales(), f_.cells.block_layout().dtype, s_.layer, context_.head}, [&](double keys, double values) {
+      const reference::AttentionBounds got = bounds(token, head, attended_cells(keys, values));
+      for (std::int64_t dim = 0; dim < d(); ++dim)
+        if (!(std::fabs(s_.attended.at(token, head * d() + dim) - got.exact.out[static_cast<std::size_t>(dim)]) <= got.out[static_cast<std::size_t>(dim)])) return false;
+      return true;
+    });
+  }
+
+  [[nodiscard]] bool got_nan(std::int64_t token, std::int64_t head) const {
+    return std::ranges::any_of(s_.attended.row(token).subspan(static_cast<std::size_t>(head * d()), static_cast<std::size_t>(d())), [](double x) { return std::isnan(x); });
+  }
+  [[nodiscard]] bool holds_largest() const {
+    const double largest = reference::round_to(f_.cells.block_layout().dtype, std::numeric_limits<double>::infinity());
+    const auto holds = [&](kv::Part part) { return std::ranges::any_of(cells_.context(part, context_, 1.0).values, [&](double x) { return std::fabs(x) == largest; }); };
+    return holds(kv::Part::kKey) || holds(kv::Part::kValue);
+  }
+
+  const StepFacts& f_;
+  const LayerSnapshot& s_;
+  const LayerCells& cells_;
+  LayerCells::Context context_;
+  double soft_cap_;
+  AttendedCells right_;
+};
+
 void audit_attention(const StepFacts& f, const LayerSnapshot& s, const LayerCells& cells, const RowPlace& place, Tally::Line line) {
   const kv::KvLayout& one = f.cells.block_layout();
   const RowShape& shape = place.row.shape;
-  const std::int32_t d = one.head_dim, group = f.config.spec.num_heads / one.num_kv_heads;
+  const std::int32_t group = f.config.spec.num_heads / one.num_kv_heads;
   const std::optional<Extent> extent = extent_of(f, s.layer, shape);
   if (!extent.has_value()) return;
   const model::LayerMask mask = f.config.spec.mask_of(s.layer);
   const reference::AttentionMasks masks{.window = mask.window, .chunk = mask.chunk};
-  const reference::ScoreRule rule{.scale = static_cast<double>(static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)))), .soft_cap = static_cast<double>(static_cast<float>(mask.soft_cap))};
-  const reference::Precision precision{.cache_scale_roundings = is_fp8(one.dtype) ? 1 : 0};
   for (const std::int32_t kv_head : chosen(one.num_kv_heads, *extent))
     for (const std::int32_t i : chosen(shape.num_new, *extent)) {
-      const std::int64_t position = shape.num_computed + i, begin = reference::first_visible(masks, position);
-      const Matrix keys = cells.context(kv::Part::kKey, place.row, kv_head, begin, position + 1), values = cells.context(kv::Part::kValue, place.row, kv_head, begin, position + 1);
-      for (const std::int32_t g : chosen(group, *extent)) {
-        const std::int64_t token = place.first_token + i, head = std::int64_t{kv_head} * group + g;
-        const reference::AttentionBounds want = reference::attend_bounds(s.q.row(token).subspan(static_cast<std::size_t>(head * d), static_cast<std::size_t>(d)), keys, values, rule, precision);
-        for (std::int32_t dim = 0; dim < d; ++dim)
-          line.add(s.attended.at(token, head * d + dim), want.exact.out[static_cast<std::size_t>(dim)], want.out[static_cast<std::size_t>(dim)], [&] { return f.element_name(s.layer, token, head, dim); });
-      }
+      const std::int64_t position = shape.num_computed + i;
+      const HeadCheck check(f, s, cells, {place.row, kv_head, reference::first_visible(masks, position), position + 1});
+      for (const std::int32_t g : chosen(group, *extent)) check.add(place.first_token + i, std::int64_t{kv_head} * group + g, line);
     }
 }
 
@@ -134,23 +189,59 @@ Stored stored_key(double key, double error, double scale, DType dtype) {
 // Values are rounded once; FP8 divides in float32 first.
 double stored_value(double value, double scale, DType dtype) { return reference::round_to(dtype, is_fp8(dtype) ? reference::round_to(DType::kF32, value / scale) : value); }
 
-void audit_new_cells(const StepFacts& f, std::int32_t layer, const LayerCells& cells, const NewCells& want, Tally& tally) {
-  const kv::KvLayout& one = f.cells.block_layout();
-  for (std::int64_t t = 0; t < f.num_tokens(); ++t) {
-    Tally::Line key_line = tally.line("key write", class_of(f.batch, t), layer), value_line = tally.line("value write", class_of(f.batch, t), layer);
-    const std::int64_t slot = f.step.slots[static_cast<std::size_t>(t)];
-    for (std::int32_t head = 0; head < one.num_kv_heads; ++head) {
-      const auto at = [&](kv::Part part) { return cells.token(part, static_cast<std::int32_t>(slot / one.block_size), head, static_cast<std::int32_t>(slot % one.block_size)); };
-      const std::span<const double> keys = at(kv::Part::kKey), values = at(kv::Part::kValue);
-      for (std::int32_t d = 0; d < one.head_dim; ++d) {
-        const std::int64_t c = std::int64_t{head} * one.head_dim + d;
-        const auto name = [&] { return f.element_name(layer, t, head, d); };
-        const Stored key = stored_key(want.keys.at(t, c), want.key_bounds[static_cast<std::size_t>(t * want.keys.cols + c)], f.cells.scale(layer, kv::Part::kKey, head), one.dtype);
-        key_line.add(keys[static_cast<std::size_t>(d)], key.value, key.bound, name);
-        value_line.add(values[static_cast<std::size_t>(d)], stored_value(want.values.at(t, c), f.cells.scale(layer, kv::Part::kValue, head), one.dtype), 0.0, name);
-      }
+// One token's new cells of one KV head.
+class NewCellCheck {
+ public:
+  NewCellCheck(const StepFacts& f, std::int32_t layer, const LayerCells& cells, const NewCells& want, std::int64_t token, std::int32_t head)
+      : f_(f), layer_(layer), want_(want), token_(token), head_(head), keys_(cells_at(cells, kv::Part::kKey)), values_(cells_at(cells, kv::Part::kValue)) {}
+
+  void add(Tally::Line keys, Tally::Line values) const {
+    const double key_scale = f_.cells.scales().of(layer_, kv::Part::kKey, head_), value_scale = f_.cells.scales().of(layer_, kv::Part::kValue, head_);
+    bool key_worst = false, value_worst = false;
+    for (std::int32_t d = 0; d < std::ssize(keys_); ++d) {
+      const auto name = [&] { return f_.element_name(layer_, token_, head_, d); };
+      const Stored key = key_under(d, key_scale), value = value_under(d, value_scale);
+      key_worst = keys.add(keys_[static_cast<std::size_t>(d)], key.value, key.bound, name) || key_worst;
+      value_worst = values.add(values_[static_cast<std::size_t>(d)], value.value, value.bound, name) || value_worst;
     }
+    if (!is_fp8(dtype()) || !(key_worst || value_worst)) return;
+    const std::string mistake = suspected_mistake({f_.cells.scales(), dtype(), layer_, head_}, [&](double k, double v) { return stored_under(k, v); });
+    if (key_worst) keys.blame(mistake);
+    if (value_worst) values.blame(mistake);
   }
+
+ private:
+  [[nodiscard]] DType dtype() const { return f_.cells.block_layout().dtype; }
+  [[nodiscard]] std::span<const double> cells_at(const LayerCells& cells, kv::Part part) const {
+    const std::int64_t slot = f_.step.slots[static_cast<std::size_t>(token_)], size = f_.cells.block_layout().block_size;
+    return cells.token(part, static_cast<std::int32_t>(slot / size), head_, static_cast<std::int32_t>(slot % size));
+  }
+  [[nodiscard]] std::int64_t column(std::int32_t d) const { return std::int64_t{head_} * std::ssize(keys_) + d; }
+  [[nodiscard]] Stored key_under(std::int32_t d, double scale) const {
+    return stored_key(want_.keys.at(token_, column(d)), want_.key_bounds[static_cast<std::size_t>(token_ * want_.keys.cols + column(d))], scale, dtype());
+  }
+  [[nodiscard]] Stored value_under(std::int32_t d, double scale) const { return {stored_value(want_.values.at(token_, column(d)), scale, dtype()), 0.0}; }
+  // Every number of the token is what these scales would have stored.
+  [[nodiscard]] bool stored_under(double key_scale, double value_scale) const {
+    for (std::int32_t d = 0; d < std::ssize(keys_); ++d) {
+      const Stored key = key_under(d, key_scale);
+      if (!(std::fabs(keys_[static_cast<std::size_t>(d)] - key.value) <= key.bound) || values_[static_cast<std::size_t>(d)] != value_under(d, value_scale).value) return false;
+    }
+    return true;
+  }
+
+  const StepFacts& f_;
+  std::int32_t layer_;
+  const NewCells& want_;
+  std::int64_t token_;
+  std::int32_t head_;
+  std::span<const double> keys_, values_;
+};
+
+void audit_new_cells(const StepFacts& f, std::int32_t layer, const LayerCells& cells, const NewCells& want, Tally& tally) {
+  for (std::int64_t t = 0; t < f.num_tokens(); ++t)
+    for (std::int32_t head = 0; head < f.cells.block_layout().num_kv_heads; ++head)
+      NewCellCheck(f, layer, cells, want, t, head).add(tally.line("key write", class_of(f.batch, t), layer), tally.line("value write", class_of(f.batch, t), layer));
 }
 
 void audit_rope_and_cells(const StepFacts& f, const LayerSnapshot& s, const LayerCells& cells, Tally& tally) {

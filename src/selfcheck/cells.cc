@@ -26,8 +26,8 @@ void each(const kv::KvLayout& one, Visit visit) {
 }  // namespace
 
 Cells::Cells(const kv::KvStore& store, device::Stream& stream, std::vector<std::int32_t> blocks)
-    : store_(store), one_(store.layout()), blocks_(std::move(blocks)), scales_(kv::KvStore::num_scales(store.layout())) {
-  stream.copy_to_host(scales_.data(), store.scales(), scales_.size() * sizeof(float));
+    : store_(store), one_(store.layout()), blocks_(std::move(blocks)), scales_{std::vector<float>(kv::KvStore::num_scales(store.layout())), store.layout().num_layers, store.layout().num_kv_heads} {
+  stream.copy_to_host(scales_.scales.data(), store.scales(), scales_.scales.size() * sizeof(float));
   one_.num_layers = 1;
   one_.num_blocks = 1;
   for (std::size_t i = 0; i < blocks_.size(); ++i) index_[blocks_[i]] = static_cast<std::int32_t>(i);
@@ -51,12 +51,6 @@ void Cells::make_images() {
     each(one_, [&](const reference::KvElement& e) { reference::kv_write_element(one_, image, e, uniform(rng) * (e.part == kv::Part::kKey ? 0.125 : 1.0)); });
     values_.push_back(read(image));
   }
-}
-
-double Cells::scale(std::int32_t layer, kv::Part part, std::int32_t head) const {
-  if (scales_.empty()) return 1.0;
-  const std::int32_t plane = (2 * layer + (part == kv::Part::kKey ? 0 : 1)) * one_.num_kv_heads + head;
-  return static_cast<double>(scales_.at(static_cast<std::size_t>(plane)));
 }
 
 BlockValues Cells::read(std::span<const std::byte> block) const {

@@ -9,6 +9,7 @@
 
 #include "device/device.h"
 #include "kv/store/kv_store.h"
+#include "selfcheck/scales.h"
 
 namespace quire::selfcheck {
 
@@ -32,8 +33,8 @@ class Cells {
   [[nodiscard]] std::int32_t num_layers() const { return store_.layout().num_layers; }
   [[nodiscard]] const std::vector<std::int32_t>& blocks() const { return blocks_; }
 
-  // 1 where the cache has none.
-  [[nodiscard]] double scale(std::int32_t layer, kv::Part part, std::int32_t head) const;
+  // As the store holds them.
+  [[nodiscard]] const ScaleTable& scales() const { return scales_; }
 
   // What a block holds between steps: keys small enough that no score rules the softmax (an error in one key then shows), values of size
   // 1. No two blocks of a layer and no two layers of a block hold the same.
@@ -63,7 +64,7 @@ class Cells {
   std::vector<BlockValues> values_;
   std::vector<std::byte> nan_;
   std::vector<std::int32_t> token_of_byte_;
-  std::vector<float> scales_;  // as the store keeps them
+  ScaleTable scales_;
 };
 
 }  // namespace quire::selfcheck

@@ -34,10 +34,11 @@ struct Drift {
 
 struct PartCount {
   std::int64_t numbers = 0, saturated = 0, flushed = 0;
+  double largest = 0.0;
   Drift drift;
   [[nodiscard]] KvLoss loss() const {
     const auto n = static_cast<double>(std::max<std::int64_t>(numbers, 1));
-    return {static_cast<double>(saturated) / n, static_cast<double>(flushed) / n, drift.relative()};
+    return {static_cast<double>(saturated) / n, static_cast<double>(flushed) / n, drift.relative(), largest};
   }
 };
 
@@ -162,6 +163,7 @@ void Gate::store(std::int32_t layer, kv::Part part, std::int64_t begin, const Ma
       const double x = rows.at(r, c), s = static_cast<double>(scale(layer, part, c / spec_.head_dim)), stored = reference::round_to(layout_.dtype, x / s);
       held.at(begin + r, c) = reference::round_to(s_.config.spec.dtype, x);
       ++count.numbers;
+      count.largest = std::max(count.largest, std::fabs(x));
       count.saturated += std::fabs(x / s) > largest ? 1 : 0;
       count.flushed += x != 0.0 && stored == 0.0 ? 1 : 0;
       count.drift.add(stored * s, x);

@@ -16,6 +16,7 @@ struct KvLoss {
   double saturated = 0.0;  // past the largest number of the format: clipped
   double flushed = 0.0;    // not zero, stored as zero
   double error = 0.0;      // root mean square of what storing changed, relative to the numbers
+  double largest = 0.0;    // magnitude before storing: what a scale must make fit
 };
 
 struct KvGateLayer {

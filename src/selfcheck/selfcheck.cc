@@ -5,6 +5,7 @@
 #include <random>
 #include <utility>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "selfcheck/agree.h"
 #include "selfcheck/audit.h"
@@ -41,6 +42,12 @@ class Check {
  public:
   explicit Check(const Subject& s) : s_(s), cells_(s.kv, *s.runner.trace().stream, usable_blocks(s.kv.layout())) { cells_.fill(stream(), cells_.blocks(), Fill::kImages); }
 
+  // What the kernels scale by, against what they should.
+  void check_scales(Report& report) const {
+    QUIRE_CHECK_EQ(s_.kv_scales.size(), kv::KvStore::num_scales(s_.kv.layout())) << "the self-check does not know the cache's scales";
+    const ScaleTable right{{s_.kv_scales.begin(), s_.kv_scales.end()}, cells_.num_layers(), s_.kv.layout().num_kv_heads};
+    for (Verdict& v : compare_scales(cells_.scales(), right, s_.kv.layout().dtype)) report.verdicts.push_back(std::move(v));
+  }
   void run(const Scenario& scenario, Report& report) {
     Tally first, again, eager;
     RuntimeMode mode = RuntimeMode::kNone;
@@ -172,8 +179,9 @@ std::string Report::failure() const {
     if (v.passed) continue;
     const bool pairing = v.check == kPairing;
     if (failed++ > 0 && (pairing || numbers)) continue;
-    out += (out.empty() ? "" : "; in the numbers: ") + v.check + " of " + v.row_class + " rows in " + v.batch + ": " + v.where;
+    out += (out.empty() ? "" : "; in the numbers: ") + v.check + " of " + v.row_class + (v.batch.empty() ? "" : " rows in " + v.batch) + ": " + v.where;
     if (!pairing) out += " (error " + number(v.worst_error) + ", bound " + number(v.bound) + ")";
+    if (!v.cause.empty()) out += ", " + v.cause;
     numbers = numbers || !pairing;
   }
   if (failed > 1) out += "; " + std::to_string(failed) + " of " + std::to_string(verdicts.size()) + " checks failed";
@@ -185,6 +193,7 @@ Report run(const Subject& subject) {
   Report report;
   check_pairing(subject.config, report.verdicts);
   Check check(subject);
+  check.check_scales(report);
   const std::vector<Scenario> scenarios = make_scenarios(subject.config.limits, subject.config.buckets.max_size());
   for (std::size_t i = 0; i < scenarios.size(); ++i) {
     if (subject.progress) subject.progress(static_cast<std::int32_t>(i * 100 / scenarios.size()));

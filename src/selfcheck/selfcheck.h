@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,13 +19,14 @@ inline constexpr std::int32_t kNoLayer = -1;
 // One comparison, over every element of one kind in the batches of one name.
 struct Verdict {
   std::string check;        // "attention", "key write", "same bits as eager", "graph support", ...
-  std::string batch;        // "mixed rows, FULL graph, replayed with other lengths and blocks"
-  std::string row_class;    // "decode", "extend", "prefill", "padded", "mixed", ...
+  std::string batch;        // "mixed rows, FULL graph, replayed with other lengths and blocks"; empty: of no step
+  std::string row_class;    // "decode", "extend", "prefill", "padded", "mixed", ...; of no step: "keys", "values"
   bool passed = true;
   double worst_error = 0.0; // |got - want| of the element that used most of its bound; infinite: NaN or infinity on one side
   double bound = 0.0;       // that element's
   std::string where = {};   // that element, with both values
   std::int32_t layer = kNoLayer;  // that element's
+  std::string cause = {};         // "as if the scale of K were doubled"; empty: not known
 };
 
 struct Report {
@@ -32,7 +34,7 @@ struct Report {
   double seconds = 0.0;
   std::int64_t num_steps = 0;
   [[nodiscard]] bool passed() const;
-  // What serve says: the first failure by check, batch, row class and place, and how many there are; after a pairing that is not allowed
+  // What serve says: the first failure by check, batch, row class, place and likely cause, and how many there are; after a pairing that is not allowed
   // also the first one in the numbers. Empty when all passed.
   [[nodiscard]] std::string failure() const;
 };
@@ -42,6 +44,8 @@ struct Subject {
   const model::Weights& weights;
   kv::KvStore& kv;              // the real pool; its contents are used up
   runner::ModelRunner& runner;  // with its graphs recorded and no step submitted
+  // What the cache's scales must be, as KvStore::set_scales takes them; run() needs every one.
+  std::span<const float> kv_scales = {};
   std::function<void(std::int32_t percent)> progress = {};  // called now and then, from 0 to 100
 };
 

@@ -4,6 +4,7 @@
 #include <deque>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "selfcheck/selfcheck.h"
 
@@ -15,10 +16,16 @@ class Tally {
   class Line {
    public:
     // Passes when |got - want| <= bound, or both are NaN, or both the same infinity. `where()` names the element; called for the worst one.
+    // True: it is now the worst, and too much.
     template <class Where>
-    void add(double got, double want, double bound, Where where) {
-      if (take(got, want, bound)) verdict_.where = where() + values_text(got, want);
+    bool add(double got, double want, double bound, Where where) {
+      if (!take(got, want, bound)) return false;
+      verdict_.where = where() + values_text(got, want);
+      verdict_.cause.clear();
+      return !verdict_.passed;
     }
+    // What the worst element looks like; empty: nothing known.
+    void blame(std::string cause) { verdict_.cause = std::move(cause); }
     // Elements that are known to be equal, in words.
     void add_equal(std::string_view what) {
       if (verdict_.where.empty()) verdict_.where = what;

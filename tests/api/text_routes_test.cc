@@ -107,6 +107,10 @@ TEST(TextRoutes, ModelsListsEveryName) {
   EXPECT_EQ(list[1].at("id").as_string(), "second-name");
   EXPECT_EQ(list[0].at("max_model_len").as_int64(), 2048);
   EXPECT_EQ(list[0].at("object").as_string(), "model");
+  for (const json::value& card : list) {
+    EXPECT_EQ(json::serialize(card.at("relaxed")), R"(["kv-scales"])");
+    EXPECT_EQ(json::serialize(card.at("warnings")), R"(["answers \"may\" be worse"])");
+  }
 }
 
 TEST(TextRoutes, ScalesAreTheLoadedModelsLedger) {

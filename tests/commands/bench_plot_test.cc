@@ -82,6 +82,14 @@ TEST(Chart, NamesWhatItShows) {
   for (const char* outside : {"<script", "href", "url(", "@import"}) EXPECT_THAT(svg, Not(HasSubstr(outside)));
 }
 
+TEST(Chart, APanelShowsItsOwnSeries) {
+  const std::string svg = svg_text({.title = "t", .series = {"A", "B", "C"}, .panels = {{.axis = "x", .groups = {{"g", {{4.0, "four"}}}}, .first_series = 1, .num_series = 1}, {.axis = "y", .groups = {{"h", {{2.0, "two"}}}}, .first_series = 2}}});
+  EXPECT_EQ(widths(svg, "s0").size(), 1u) << "the legend alone";
+  EXPECT_EQ(widths(svg, "s1").size(), 2u);
+  EXPECT_EQ(widths(svg, "s2").size(), 2u);
+  EXPECT_DEATH(svg_text({.title = "t", .series = {"A", "B"}, .panels = {{.axis = "x", .groups = {{"g", {{4.0, "four"}}}}}}}), "g");
+}
+
 TEST(Chart, NothingMeasuredIsStillAChart) {
   EXPECT_THAT(svg_text({.title = "t"}), HasSubstr("</svg>"));
   EXPECT_THAT(svg_text({.title = "t", .series = {"A"}, .panels = {{.axis = "x", .groups = {{"g", {{std::nullopt, "skipped"}}}}}}}), HasSubstr(">skipped<"));

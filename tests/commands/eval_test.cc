@@ -76,8 +76,8 @@ TEST(Eval, PerplexityIsThatOfTheSecondHalves) {
   EXPECT_GT(got->standard_error, 0.0);
   EXPECT_EQ(told, 2);
   EXPECT_EQ(perplexity(engine, tokens, {.window = 64, .bos = 3, .max_windows = 1}, [](auto, auto) {})->num_scored, 31);
-  EXPECT_EQ(perplexity(engine, text(10), {.window = 64}, [](auto, auto) {})->window, 10) << "a short text is one window";
-  EXPECT_FALSE(perplexity(engine, text(3), {.window = 64}, [](auto, auto) {}).ok());
+  EXPECT_EQ(perplexity(engine, text(64), {.window = 64}, [](auto, auto) {})->num_windows, 1);
+  EXPECT_THAT(perplexity(engine, text(10), {.window = 64}, [](auto, auto) {}).error().message, HasSubstr("the text has 10 tokens, and one window has 64: at least 64 tokens are needed (--max-model-len 11 makes a window of 10)"));
 }
 
 TEST(Eval, ContinuationsAreGreedyAndPartWhereTheyDiffer) {
@@ -92,13 +92,52 @@ TEST(Eval, ContinuationsAreGreedyAndPartWhereTheyDiffer) {
   EXPECT_EQ(common_prefix(std::vector<TokenId>{1, 2}, std::vector<TokenId>{1, 2, 4}), 2);
 }
 
+TEST(Eval, ATextBelowOneWindowIsToldWhatIsNeeded) {
+  EXPECT_TRUE(check_windows(512, 512).ok());
+  EXPECT_TRUE(check_windows(4, 4).ok());
+  EXPECT_THAT(check_windows(1, 512).error().message, testing::StrEq("the text has 1 token, and one window has 512: at least 512 tokens are needed"));
+  EXPECT_THAT(check_windows(511, 512).error().message, HasSubstr("--max-model-len 512 makes a window of 511"));
+  EXPECT_THAT(check_windows(1000, 3).error().message, HasSubstr("at least --max-model-len 5 is needed"));
+}
+
+EvalResult measured() {
+  EvalResult r{.model = "m", .text = "t.txt"};
+  r.asked = {.kv_format = "fp8_e4m3 (OCP)", .perplexity = {.perplexity = 11.0}, .answers = {{1, 2, 3, 4}, {5, 6, 7, 8}}};
+  r.with_16_bit = EvalSide{.kv_format = "bfloat16", .perplexity = {.perplexity = 10.0}, .answers = {{1, 2, 9, 4}, {5, 6, 7, 8}}};
+  r.gate.layers = {{.keys = {.saturated = 0.005, .flushed = 0.02, .error = 0.03, .largest = 7.0}, .values = {}, .attention_error = 0.25}, {.keys = {}, .values = {.saturated = std::nan("")}, .attention_error = 0.01}};
+  return r;
+}
+
+TEST(Eval, TheChartShowsLayersAndAnswers) {
+  const BarChart chart = eval_chart(measured());
+  EXPECT_THAT(chart.subtitle, HasSubstr("perplexity 11.0000 against 10.0000 (10.000 %)"));
+  ASSERT_EQ(chart.panels.size(), 4u);
+  EXPECT_DOUBLE_EQ(*chart.panels[0].groups[0].bars[0].value, 0.5);
+  EXPECT_FALSE(chart.panels[0].groups[1].bars[1].value.has_value());
+  EXPECT_EQ(chart.panels[0].groups[1].bars[1].note, "not finite");
+  EXPECT_DOUBLE_EQ(chart.panels[0].reference, 1.0);
+  EXPECT_DOUBLE_EQ(*chart.panels[1].groups[0].bars[0].value, 2.0);
+  EXPECT_DOUBLE_EQ(*chart.panels[2].groups[0].bars[0].value, 25.0);
+  EXPECT_DOUBLE_EQ(chart.panels[2].reference, 12.5);
+  EXPECT_EQ(chart.panels[3].groups[0].bars[0].note, "2 of 4");
+  EXPECT_EQ(chart.panels[3].groups[1].bars[0].note, "4 of 4");
+  EXPECT_THAT(svg_text(chart), testing::AllOf(HasSubstr(">layer 1<"), HasSubstr(">limit 12.5<"), HasSubstr(">answer 2<")));
+}
+
+TEST(Eval, TheDocumentHasTheLargestNumbers) {
+  const auto gate = eval_json(measured()).at("kv_gate").as_object();
+  EXPECT_EQ(gate.at("layers").as_array()[0].at("keys").at("largest").as_double(), 7.0);
+}
+
 TEST(Eval, TheCommandNeedsAText) {
   EXPECT_THAT(config::parse_command_line(std::vector<std::string>{"eval", "M"}).error().message, HasSubstr("--text is missing: quire eval MODEL --text FILE"));
-  const auto command = config::parse_command_line(std::vector<std::string>{"eval", "M", "--text", "f", "--max-windows", "3", "--kv-cache-dtype", "fp8"});
+  const auto command = config::parse_command_line(std::vector<std::string>{"eval", "M", "--text", "f", "--max-windows", "3", "--kv-cache-dtype", "fp8", "--plot", "p.svg"});
   ASSERT_TRUE(command.ok()) << command.error().message;
   EXPECT_EQ(std::get<config::EvalCommand>(command.value()).text, "f");
   EXPECT_EQ(std::get<config::EvalCommand>(command.value()).max_windows, 3);
+  EXPECT_EQ(std::get<config::EvalCommand>(command.value()).plot, "p.svg");
   EXPECT_FALSE(config::parse_command_line(std::vector<std::string>{"serve", "M", "--text", "f"}).ok());
+  EXPECT_FALSE(config::parse_command_line(std::vector<std::string>{"serve", "M", "--plot", "f"}).ok());
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // The program with a mistake switched on: `SWITCHED_ON_FAULT` names it, or is empty for none. What refusals_test.py drives; never installed.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 
@@ -17,14 +19,15 @@ namespace {
 using quire::commands::StartupSwitches;
 
 // Of the flags that refusals_test.py passes.
-constexpr quire::test::FaultShape kShape = {.state_rows = 16, .table_stride = 2048 / 16, .num_blocks = 150, .max_tokens = 64};
+constexpr quire::test::FaultShape kShape = {.state_rows = 16, .table_stride = 2048 / 16, .num_blocks = 150, .max_tokens = 64, .num_layers = 6};
 
 // nullopt: no such fault.
 std::optional<StartupSwitches> switches_of(const std::string& fault) {
   if (fault.empty()) return StartupSwitches{};
   if (fault == "full graphs forced open") return StartupSwitches{.forced_graph_mode = quire::graph::GraphMode::kFull};
-  for (const quire::test::Fault f : quire::test::kFaults)
-    if (fault == quire::test::fault_name(f)) return StartupSwitches{.kernels = quire::test::faulty_kernels(f, kShape)};
+  const auto is_asked = [&](quire::test::Fault f) { return fault == quire::test::fault_name(f); };
+  for (const std::span<const quire::test::Fault> known : {std::span<const quire::test::Fault>(quire::test::kFaults), std::span<const quire::test::Fault>(quire::test::kScaleFaults)})
+    if (const auto f = std::ranges::find_if(known, is_asked); f != known.end()) return StartupSwitches{.kernels = quire::test::faulty_kernels(*f, kShape)};
   return std::nullopt;
 }
 

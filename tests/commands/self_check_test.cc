@@ -21,6 +21,7 @@ using testing::HasSubstr;
 struct Started {
   std::shared_ptr<engine::Metrics> metrics;
   std::string error, timeline, relaxed;
+  std::vector<std::string> warnings;
 };
 
 Prepared prepared_for(const std::vector<std::string>& flags, StartupTimeline& timeline) {
@@ -44,6 +45,7 @@ Started start(const std::vector<std::string>& flags, const StartupSwitches& swit
   }
   const auto model = api_model(prepared, loaded.value().get());
   for (const std::string& item : model->relaxed) out.relaxed += item + " ";
+  out.warnings = model->warnings;
   loaded.value()->engine()->stop(std::chrono::milliseconds(0));
   return out;
 }
@@ -53,11 +55,22 @@ TEST(SelfCheckAtStart, RightKernelsServe) {
   EXPECT_EQ(s.error, "");
   EXPECT_THAT(s.timeline, HasSubstr("+ self-check "));
   EXPECT_THAT(s.metrics->render(), HasSubstr("quire:self_check_failed{"));
+  EXPECT_THAT(s.metrics->render(), testing::Not(testing::AnyOf(HasSubstr("quire:relaxed_checks"), HasSubstr("quire:kv_scales_default"))));
+  EXPECT_THAT(s.warnings, testing::IsEmpty());
+}
+
+TEST(SelfCheckAtStart, RelaxingWhatPassesIsNoWarning) {
+  const Started s = start({"--relaxed", "self-check", "kv-scales", "unused-tensors", "--kv-cache-dtype", "bfloat16"}, {});
+  EXPECT_EQ(s.relaxed, "self-check kv-scales unused-tensors ");
+  EXPECT_THAT(s.warnings, testing::IsEmpty());
+  for (const char* item : {"self-check", "kv-scales", "unused-tensors"}) EXPECT_THAT(s.metrics->render(), testing::ContainsRegex("quire:relaxed_checks\\{[^}]*check=\"" + std::string(item) + "\"[^}]*\\} 0"));
 }
 
 TEST(KvGateAtStart, AnFp8CacheIsMeasuredAndSaid) {
   const Started s = start({"--kv-cache-dtype", "fp8"}, {});
   EXPECT_EQ(s.error, "");
+  EXPECT_THAT(s.warnings, testing::ElementsAre(HasSubstr("FP8 KV cache (fp8_e4m3 (OCP)) without scales")));
+  EXPECT_THAT(s.metrics->render(), testing::ContainsRegex("quire:kv_scales_default\\{[^}]*\\} 1"));
   EXPECT_THAT(s.timeline, HasSubstr("+ KV gate "));
   EXPECT_THAT(s.metrics->render(), testing::ContainsRegex("quire:kv_gate_failed\\{[^}]*\\} 0"));
   EXPECT_THAT(s.metrics->render(), testing::ContainsRegex("quire:kv_attention_error\\{[^}]*layer=\"5\"[^}]*\\} 0\\.0"));
@@ -85,6 +98,8 @@ TEST(SelfCheckAtStart, RelaxedServesAndSaysSo) {
   const Started s = start({"--attention-backend", "CPU_SPLIT", "--relaxed", "self-check"}, {.forced_graph_mode = graph::GraphMode::kFull});
   EXPECT_EQ(s.error, "");
   EXPECT_EQ(s.relaxed, "self-check ");
+  EXPECT_THAT(s.warnings, testing::ElementsAre(testing::StartsWith("--relaxed self-check: answers may be wrong: graph support of mixed ")));
+  EXPECT_THAT(s.metrics->render(), testing::ContainsRegex("quire:relaxed_checks\\{[^}]*check=\"self-check\"[^}]*\\} 1"));
   EXPECT_THAT(s.metrics->render(), testing::ContainsRegex("quire:self_check_failed\\{[^}]*\\} 1"));
 }
 
@@ -112,6 +127,7 @@ TEST(Doctor, TableAndDocument) {
   selfcheck::Report r{.seconds = 0.5, .num_steps = 3};
   r.verdicts.push_back({"attention", "decode rows, eager", "decode", true, 1e-7, 2e-6, "row 0", 3});
   r.verdicts.push_back({"attention", "mixed rows, FULL graph", "extend", false, std::numeric_limits<double>::infinity(), 2e-6, "row 2: nan instead of 1"});
+  r.verdicts.back().cause = "as if it were so";
   r.verdicts.push_back({"attention", "mixed rows, FULL graph", "decode", true, 1.5e-6, 2e-6, "row 1", 0});
   r.verdicts.push_back({"same bits as eager", "mixed rows, FULL graph", "decode", true, 0.0, 0.0, "all", 0});
   EXPECT_EQ(report_text(r, Detail::kSummary),
@@ -120,14 +136,15 @@ TEST(Doctor, TableAndDocument) {
             "     attention           extend  1       1 FAILED\n"
             "ok   same bits as eager  decode  1       0 %\n"
             "     check               rows    batch                   error     bound     worst element\n"
-            "FAIL attention           extend  mixed rows, FULL graph  inf       2.00e-06  row 2: nan instead of 1\n"
+            "FAIL attention           extend  mixed rows, FULL graph  inf       2.00e-06  row 2: nan instead of 1, as if it were so\n"
             "4 checks over 3 steps in 0.50 s: 1 FAILED\n");
   const std::string all = report_text(r, Detail::kEveryCheck);
   EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 6) << "a title, four checks, the verdict";
-  EXPECT_THAT(all, HasSubstr("FAIL attention           extend  mixed rows, FULL graph  inf       2.00e-06  row 2: nan instead of 1\n"));
+  EXPECT_THAT(all, HasSubstr("FAIL attention           extend  mixed rows, FULL graph  inf       2.00e-06  row 2: nan instead of 1, as if it were so\n"));
   const auto json = report_json(r);
   EXPECT_FALSE(json.at("passed").as_bool());
   EXPECT_EQ(json.at("verdicts").as_array()[0].as_object().at("layer").as_int64(), 3);
+  EXPECT_TRUE(json.at("verdicts").as_array()[0].as_object().at("cause").is_null());
   EXPECT_TRUE(json.at("verdicts").as_array()[1].as_object().at("layer").is_null());
   EXPECT_TRUE(json.at("verdicts").as_array()[1].as_object().at("worst_error").is_null());
   EXPECT_THAT(std::string(json.at("failure").as_string()), HasSubstr("attention of extend rows in mixed rows, FULL graph: row 2"));

@@ -43,9 +43,9 @@ ModelBench::ModelBench(const ModelBenchOptions& o) : spec(o.dummy.has_value() ? 
   layout.value_order = backend->value_order;
   kv = std::make_unique<kv::KvStore>(kv::KvStore::create(*device, layout).value());
   // No powers of two, another one for every layer, part and head.
-  std::vector<float> scales(kv::KvStore::num_scales(layout));
-  for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = 0.03f + 0.007f * static_cast<float>(i % 13);
-  kv->set_scales(scales);
+  kv_scales.resize(kv::KvStore::num_scales(layout));
+  for (std::size_t i = 0; i < kv_scales.size(); ++i) kv_scales[i] = 0.03f + 0.007f * static_cast<float>(i % 13);
+  kv->set_scales(kv_scales);
   const std::string asked = o.forced_graph_mode.has_value() ? graph::graph_mode_name(*o.forced_graph_mode) : o.graph_mode;
   const auto support = o.forced_graph_mode.has_value() ? attention::GraphSupport::kAlways : backend->graph_support;
   const auto graphs = graph::graph_settings({.mode = asked}, {.attention = {std::string(backend->name), support},

@@ -36,6 +36,7 @@ struct ModelBench {
   std::unique_ptr<device::CpuDevice> device;
   std::unique_ptr<model::Weights> weights;
   std::unique_ptr<kv::KvStore> kv;
+  std::vector<float> kv_scales;  // that kv was given
   runner::RunnerConfig config;
   std::unique_ptr<runner::ModelRunner> runner;
   const attention::BackendCaps* backend = nullptr;

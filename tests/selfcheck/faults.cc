@@ -27,6 +27,7 @@ struct State {
   std::vector<AttnWork> work;
   std::vector<BFloat16> pool;
   std::vector<const void*> layers;  // their parts of the pool, in the order of the first step
+  std::vector<float> key_scales, value_scales;  // this launch's
 };
 State& state() {
   static State s;
@@ -34,11 +35,11 @@ State& state() {
 }
 
 // The layer of a launch; the first step of a process goes through them in order.
-int layer_of(const AttnParams& p) {
+int layer_of(const ops::KvPool& kv) {
   State& s = state();
-  const auto found = std::find(s.layers.begin(), s.layers.end(), p.kv.data);
+  const auto found = std::find(s.layers.begin(), s.layers.end(), kv.data);
   const auto layer = static_cast<int>(found - s.layers.begin());
-  if (found == s.layers.end()) s.layers.push_back(p.kv.data);
+  if (found == s.layers.end()) s.layers.push_back(kv.data);
   return layer;
 }
 
@@ -138,12 +139,68 @@ void compute_padded_row(KernelId id, const AttnParams& p) {
   for (std::int64_t c = 0; c < std::int64_t{p.num_heads} * p.head_dim; ++c) p.out[token * std::int64_t{p.num_heads} * p.head_dim + c] = to_float(block[c]);
 }
 
+bool is_wrong_in(int layer) { return state().shape.only_layer < 0 || layer == state().shape.only_layer; }
+
+// A layer's scales, of keys or of values, as the fault has them; `other` are the part's opposite.
+std::vector<float> wrong_scales(const float* right, const float* other, std::int32_t heads, int layer) {
+  std::vector<float> out(right, right + heads);
+  const std::ptrdiff_t to_next = 2 * std::ptrdiff_t{heads} * (layer + 1 < state().shape.num_layers ? 1 : -layer);
+  switch (state().fault) {
+    case Fault::kScaleDropped: std::fill(out.begin(), out.end(), 1.0f); break;
+    case Fault::kScaleDoubled: std::transform(out.begin(), out.end(), out.begin(), [](float s) { return 2.0f * s; }); break;
+    case Fault::kScaleOfNextLayer: std::copy_n(right + to_next, heads, out.begin()); break;
+    case Fault::kScalesSwapped: std::copy_n(other, heads, out.begin()); break;
+    default: QUIRE_CHECK(false) << "no fault of scales";
+  }
+  return out;
+}
+
+void spoil_scales(ops::KvPool& kv, int layer) {
+  State& s = state();
+  s.key_scales = wrong_scales(kv.key_scales, kv.value_scales, kv.num_kv_heads, layer);
+  s.value_scales = wrong_scales(kv.value_scales, kv.key_scales, kv.num_kv_heads, layer);
+  if (s.shape.part != ScalePart::kValues) kv.key_scales = s.key_scales.data();
+  if (s.shape.part != ScalePart::kKeys) kv.value_scales = s.value_scales.data();
+}
+
+bool is_of_scales(Fault f) { return std::ranges::find(kScaleFaults, f) != std::end(kScaleFaults); }
+
+// The kernel of OCP caches beside one of FNUZ caches.
+KernelId ocp_twin(KernelId id) {
+  switch (id) {
+    case KernelId::kAttnDecodeE4m3Fnuz: return KernelId::kAttnDecodeE4m3;
+    case KernelId::kAttnPrefillE4m3Fnuz: return KernelId::kAttnPrefillE4m3;
+    case KernelId::kAttnUnifiedE4m3Fnuz: return KernelId::kAttnUnifiedE4m3;
+    default: return id;
+  }
+}
+
+// Attention over an FP8 cache.
+void read_faulty(KernelId id, const void* params, std::int64_t begin, std::int64_t end) {
+  State& s = state();
+  AttnParams p = *static_cast<const AttnParams*>(params);
+  const int layer = layer_of(p.kv);
+  const bool wrong = is_of_scales(s.fault) && is_wrong_in(layer) && s.shape.users != ScaleUsers::kWriters;
+  if (wrong && s.fault == Fault::kFnuzReadAsOcp) return s.right[static_cast<std::size_t>(ocp_twin(id))](&p, begin, end);
+  if (wrong) spoil_scales(p.kv, layer);
+  s.right[static_cast<std::size_t>(id)](&p, begin, end);
+}
+
+// The write of new keys and values into an FP8 cache.
+void write_faulty(KernelId id, const void* params, std::int64_t begin, std::int64_t end) {
+  State& s = state();
+  ops::RopeKvWriteParams p = *static_cast<const ops::RopeKvWriteParams*>(params);
+  const int layer = layer_of(p.kv);
+  if (is_of_scales(s.fault) && s.fault != Fault::kFnuzReadAsOcp && is_wrong_in(layer) && s.shape.users != ScaleUsers::kReaders) spoil_scales(p.kv, layer);
+  s.right[static_cast<std::size_t>(id)](&p, begin, end);
+}
+
 void run_faulty(KernelId id, const void* params, std::int64_t begin, std::int64_t end) {
   State& s = state();
   AttnParams p = *static_cast<const AttnParams*>(params);
   const bool last = end == p.launch_units;
-  const int layer = layer_of(p);
-  if (s.shape.only_layer >= 0 && layer != s.shape.only_layer) return s.right[static_cast<std::size_t>(id)](params, begin, end);
+  const int layer = layer_of(p.kv);
+  if (!is_wrong_in(layer)) return s.right[static_cast<std::size_t>(id)](params, begin, end);
   switch (s.fault) {
     case Fault::kNone: break;
     case Fault::kBlockTableStale: stale_table(p); break;
@@ -157,21 +214,20 @@ void run_faulty(KernelId id, const void* params, std::int64_t begin, std::int64_
       if (id == KernelId::kAttnPrefillBF16 && is_recorded(p)) return;
       break;
     case Fault::kDecodeWritesPrefillRow: case Fault::kPaddedRowReadsKv: break;
+    case Fault::kScaleDropped: case Fault::kScaleDoubled: case Fault::kScaleOfNextLayer: case Fault::kScalesSwapped: case Fault::kFnuzReadAsOcp: break;  // of FP8 caches
   }
   s.right[static_cast<std::size_t>(id)](&p, begin, end);
   if (s.fault == Fault::kDecodeWritesPrefillRow && last) write_prefill_row(id, p);
   if (s.fault == Fault::kPaddedRowReadsKv && last) compute_padded_row(id, p);
 }
 
-template <KernelId kId>
-void faulty(const void* params, std::int64_t begin, std::int64_t end) { run_faulty(kId, params, begin, end); }
+using FaultyRun = void (*)(KernelId id, const void* params, std::int64_t begin, std::int64_t end);
+template <FaultyRun kRun, KernelId kId>
+void faulty(const void* params, std::int64_t begin, std::int64_t end) { kRun(kId, params, begin, end); }
 
-template <KernelId... kIds>
+template <FaultyRun kRun, KernelId... kIds>
 void replace(std::vector<device::CpuKernel>& kernels) {
-  for (device::CpuKernel& k : kernels) {
-    state().right[static_cast<std::size_t>(k.id)] = k.run;
-    ((k.id == kIds ? static_cast<void>(k.run = faulty<kIds>) : static_cast<void>(0)), ...);
-  }
+  for (device::CpuKernel& k : kernels) ((k.id == kIds ? static_cast<void>(k.run = faulty<kRun, kIds>) : static_cast<void>(0)), ...);
 }
 
 }  // namespace
@@ -189,6 +245,11 @@ const char* fault_name(Fault f) {
     case Fault::kPaddedRowReadsKv: return "padded row reading KV";
     case Fault::kValuesTransposed: return "V cells transposed";
     case Fault::kCapturedAsDecode: return "graph captured as decode";
+    case Fault::kScaleDropped: return "KV scale dropped";
+    case Fault::kScaleDoubled: return "KV scale doubled";
+    case Fault::kScaleOfNextLayer: return "KV scale of another layer";
+    case Fault::kScalesSwapped: return "K and V scales swapped";
+    case Fault::kFnuzReadAsOcp: return "FNUZ bytes read as OCP";
   }
   return "?";
 }
@@ -196,7 +257,11 @@ const char* fault_name(Fault f) {
 std::vector<device::CpuKernel> faulty_kernels(Fault fault, const FaultShape& shape) {
   state() = State{.fault = fault, .shape = shape};
   std::vector<device::CpuKernel> kernels = all_cpu_kernels();
-  replace<KernelId::kAttnDecodeBF16, KernelId::kAttnCombine, KernelId::kAttnPrefillBF16, KernelId::kAttnUnifiedBF16>(kernels);
+  for (const device::CpuKernel& k : kernels) state().right[static_cast<std::size_t>(k.id)] = k.run;
+  replace<run_faulty, KernelId::kAttnDecodeBF16, KernelId::kAttnCombine, KernelId::kAttnPrefillBF16, KernelId::kAttnUnifiedBF16>(kernels);
+  replace<read_faulty, KernelId::kAttnDecodeE4m3, KernelId::kAttnPrefillE4m3, KernelId::kAttnUnifiedE4m3>(kernels);
+  replace<read_faulty, KernelId::kAttnDecodeE4m3Fnuz, KernelId::kAttnPrefillE4m3Fnuz, KernelId::kAttnUnifiedE4m3Fnuz>(kernels);
+  replace<write_faulty, KernelId::kRopeKvWriteE4m3, KernelId::kRopeKvWriteE4m3Fnuz>(kernels);
   return kernels;
 }
 

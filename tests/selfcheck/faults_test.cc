@@ -66,7 +66,7 @@ FaultShape shape_of(const SchedulerConfig& s) { return {s.max_num_seqs, ceil_div
 
 Report checked(const ModelBenchOptions& o) {
   ModelBench b(o);
-  return selfcheck::run({b.config, *b.weights, *b.kv, *b.runner});
+  return selfcheck::run({b.config, *b.weights, *b.kv, *b.runner, b.kv_scales});
 }
 
 std::string failures(const Report& r) {
@@ -156,7 +156,7 @@ TEST(SelfCheckFaults, AMixedBatchInTheGraphOfADecodeOnlyBackendIsRefusedByName) 
   o.forced_graph_mode = graph::GraphMode::kFull;
   ModelBench b(o);
   ASSERT_EQ(b.config.graph_mode, graph::GraphMode::kFull);
-  const Report r = selfcheck::run({b.config, *b.weights, *b.kv, *b.runner});
+  const Report r = selfcheck::run({b.config, *b.weights, *b.kv, *b.runner, b.kv_scales});
   EXPECT_THAT(r.failure(), HasSubstr("graph support of mixed (decode with extend and prefill) rows"));
   EXPECT_THAT(r.failure(), HasSubstr("CPU_SPLIT supports UNIFORM_SINGLE_TOKEN_DECODE, mode FULL records mixed batches in FULL graphs"));
   EXPECT_THAT(r.failure(), HasSubstr("; in the numbers: same bits as eager of prefill rows in prefill rows, FULL graph: after the attention of layer 0: key of layer 1, row 0"));

@@ -57,6 +57,7 @@ TEST(KvGate, ScalesThatFitPassInEveryFormat) {
       const double least = u / std::sqrt(12.0) / 4.0;
       for (const auto& part : {l.keys, l.values}) EXPECT_TRUE(part.error > least && part.error <= u) << part.error;
       EXPECT_GT(l.attention_error, 0.0);
+      for (const auto& part : {l.keys, l.values}) EXPECT_TRUE(part.largest > 0.1 && part.largest < 0.06 * 448.0 * 4) << part.largest;
     }
     double& worst = kv == DType::kFp8E5m2 ? e5m2 : e4m3;
     worst = std::max(worst, gate.layers[2].attention_error);

@@ -24,7 +24,7 @@ ModelBenchOptions gsm_tiny(const std::string& backend, const std::string& mode) 
   return o;
 }
 
-selfcheck::Report checked(ModelBench& b) { return selfcheck::run({b.config, *b.weights, *b.kv, *b.runner}); }
+selfcheck::Report checked(ModelBench& b) { return selfcheck::run({b.config, *b.weights, *b.kv, *b.runner, b.kv_scales}); }
 
 void expect_passed(const selfcheck::Report& r, const std::string& what) {
   EXPECT_TRUE(r.passed()) << what << ": " << r.failure();
@@ -46,7 +46,7 @@ TEST(SelfCheck, TakesLittleTimeAndTellsHowFarItIs) {
   ModelBench b(gsm_tiny("CPU_SPLIT", "FULL_AND_PIECEWISE"));
   std::vector<std::int32_t> told;
   const std::clock_t before = std::clock();
-  const selfcheck::Report r = selfcheck::run({b.config, *b.weights, *b.kv, *b.runner, [&](std::int32_t percent) { told.push_back(percent); }});
+  const selfcheck::Report r = selfcheck::run({b.config, *b.weights, *b.kv, *b.runner, b.kv_scales, [&](std::int32_t percent) { told.push_back(percent); }});
   [[maybe_unused]] const double cpu_seconds = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
   expect_passed(r, "progress");
   ASSERT_GE(told.size(), 3u);
@@ -135,7 +135,7 @@ TEST(SelfCheck, MasksOfTheModel) {
         runner::RunnerConfig other = b.config;
         other.spec.masks[layer] = layer == 1 ? model::LayerMask{.window = 512} : model::LayerMask{};
         ModelBench fresh(o);
-        const selfcheck::Report r = selfcheck::run({other, *fresh.weights, *fresh.kv, *fresh.runner});
+        const selfcheck::Report r = selfcheck::run({other, *fresh.weights, *fresh.kv, *fresh.runner, fresh.kv_scales});
         EXPECT_FALSE(r.passed()) << layer;
         for (const selfcheck::Verdict& v : r.verdicts) EXPECT_TRUE(v.passed || (v.check == "attention" && v.layer == static_cast<std::int32_t>(layer))) << layer << ": " << v.check << " | " << v.where;
       }
