@@ -1,6 +1,7 @@
-"""The evaluation's own arithmetic: rows of the log-likelihood task, and the comparison of two runs' answers."""
+"""The evaluation's own arithmetic: rows of the log-likelihood task, the comparison of two runs' answers, and twins of a checkpoint."""
 import json
 import pathlib
+import struct
 import subprocess
 import sys
 import tempfile
@@ -8,7 +9,9 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "eval"))
+import kv_caches  # noqa: E402
 import results  # noqa: E402
+import twins  # noqa: E402
 
 
 class MakeLl(unittest.TestCase):
@@ -56,6 +59,75 @@ class CompareSamples(unittest.TestCase):
     def test_missing_row_and_empty_run(self):
         self.assertEqual(self.compare([self.row(0, "1"), self.row(1, "2")], [self.row(0, "1")])[0], 1)
         self.assertNotEqual(self.compare([], [])[0], 0)
+
+
+class Twins(unittest.TestCase):
+    MODEL = ROOT / "models" / "gsm-tiny"
+
+    def bfloat16(self, data: bytes) -> list[float]:
+        return [struct.unpack("<f", struct.pack("<I", bits << 16))[0] for bits, in struct.iter_unpack("<H", data)]
+
+    def test_scales_are_added_and_nothing_else(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = twins.with_scales(self.MODEL, pathlib.Path(folder) / "out", [0.5, 0.25], [2.0, 3.0])
+            before, after = twins.Tensors(self.MODEL / twins.FILE).tensors, twins.Tensors(out / twins.FILE).tensors
+            self.assertEqual((out / "config.json").read_bytes(), (self.MODEL / "config.json").read_bytes())
+        added = {name: after.pop(name) for name in after.keys() - before.keys()}
+        self.assertEqual(after, before)
+        self.assertEqual(added, {f"model.layers.{layer}.self_attn.attn.{part}_scale": ("F32", [], struct.pack("<f", value))
+                                 for layer, part, value in ((0, "k", 0.5), (1, "k", 0.25), (0, "v", 2.0), (1, "v", 3.0))})
+
+    def test_powers_of_two(self):
+        numbers = [1.0, -1.5, 0.0, -0.0, 3.0e-38, 1.0e-3]
+        data = b"".join(struct.pack("<H", struct.unpack("<I", struct.pack("<f", x))[0] >> 16) for x in numbers)
+        exact = self.bfloat16(data)
+        self.assertEqual(self.bfloat16(twins.times_power(data, 9, "w")), [x * 512 for x in exact])
+        small = self.bfloat16(twins.times_power(data, -11, "w"))
+        self.assertEqual(small, [exact[0] / 2048, exact[1] / 2048, 0.0, -0.0, 0.0, exact[5] / 2048], "a subnormal result is zero")
+        with self.assertRaisesRegex(ValueError, r"w: a weight times 2\*\*200"):
+            twins.times_power(data, 200, "w")
+
+    def test_the_hot_twin_cancels_and_differs_between_layers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            scaled = twins.with_scales(self.MODEL, pathlib.Path(folder) / "scaled", [0.5] * 6, [0.25] * 6)
+            out = twins.hot_twin(scaled, pathlib.Path(folder) / "hot")
+            before, after = twins.Tensors(scaled / twins.FILE).tensors, twins.Tensors(out / twins.FILE).tensors
+        for name in before:
+            if ".self_attn." not in name:
+                self.assertEqual(before[name], after[name], name)
+        pairs = set()
+        for layer in range(6):
+            def ratio(tensor: str, layer: int = layer) -> float:
+                name = f"model.layers.{layer}.self_attn.{tensor}"
+                [quotient] = {a / b for a, b in zip(self.bfloat16(after[name][2][:512]), self.bfloat16(before[name][2][:512])) if a != 0}
+                return quotient
+            keys, values = ratio("k_proj.weight"), ratio("v_proj.weight")
+            self.assertEqual((ratio("q_proj.weight") * keys, ratio("o_proj.weight") * values), (1, 1))
+            for part, factor, scale in (("k", keys, 0.5), ("v", values, 0.25)):
+                self.assertEqual(struct.unpack("<f", after[twins.scale_name(layer, part)][2])[0], scale * factor)
+            self.assertNotEqual(keys, values)
+            pairs.add((keys, values))
+        self.assertEqual(len(pairs), 6, "no two layers alike")
+
+
+class KvCaches(unittest.TestCase):
+    def test_every_cache_and_every_mode_of_two(self):
+        whole, quick = kv_caches.combinations(False), kv_caches.combinations(True)
+        for cache in (kv_caches.BFLOAT16, kv_caches.E4M3):
+            self.assertEqual({(b, m) for b, m, c in whole if c is cache}, {(b, m) for b in kv_caches.BACKENDS for m in kv_caches.GRAPH_MODES})
+        self.assertEqual({c.label for _, _, c in whole}, {"bfloat16", "e4m3, calibrated", "e4m3, without scales", "e5m2", "e4m3 FNUZ, calibrated"})
+        self.assertLess(set(quick), set(whole))
+        names = [kv_caches.run_name(*combination) for combination in whole]
+        self.assertEqual(len(set(names)), len(names))
+        self.assertEqual(names[0], "cpu_unified_none")
+
+    def test_least_scores(self):
+        class Run:
+            scores = {"completions": 0.995}
+        self.assertEqual(kv_caches.least_score(Run, kv_caches.BFLOAT16), 0.99)
+        self.assertAlmostEqual(kv_caches.least_score(Run, kv_caches.E4M3), 0.975)
+        self.assertAlmostEqual(kv_caches.least_score(Run, kv_caches.FNUZ), 0.975)
+        self.assertIsNone(kv_caches.least_score(Run, kv_caches.OTHERS[0]), "measured, not judged")
 
 
 class Results(unittest.TestCase):
