@@ -147,6 +147,23 @@ class Said(Checkpoints):
             self.assertEqual(server.counter_of("quire:relaxed_checks", {"check": "self-check"}), 0)
 
 
+class Explain(Checkpoints):
+    def source(self, model: pathlib.Path, *flags: str) -> dict:
+        done = quire(QUIRE, "explain", str(model), "--scales", "--kv-cache-dtype", "fp8", "--json", *flags)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_before_and_after_a_checkpoint_gets_its_scales(self):
+        before, after, fnuz = self.source(MODEL), self.source(self.scaled), self.source(self.scaled, "--device", "gfx942")
+        self.assertEqual((before["source"], after["source"], fnuz["source"]), ("default", "checkpoint", "checkpoint"))
+        self.assertEqual((len(before["warnings"]), after["warnings"], fnuz["warnings"]), (1, [], []))
+        for document, factor in ((after, 1), (fnuz, 2)):
+            keys = [entry["in_use"] for entry in document["scales"] if entry["kind"] == "k"]
+            self.assertEqual(len(keys), LAYERS)
+            for scale, raw in zip(keys, KEYS):
+                self.assertAlmostEqual(scale, factor * raw, 6)
+
+
 class Eval(Checkpoints):
     TEXT = ROOT / "eval" / "gsm_tiny_fewshot.jsonl"
     COMMAND = ["--text", str(TEXT), "--max-model-len", "129", "--max-windows", "2"]
