@@ -43,7 +43,7 @@ constexpr std::array kArithmeticFields = {
     // Arithmetic that Llama files can ask for and that is not built.
     neutral("hidden_act", R"(["silu", "swish"])"), neutral("hidden_activation", R"(["silu", "swish"])"), neutral("pretraining_tp", "[1]"),
     neutral("sliding_window"), neutral("use_sliding_window", "[false]"), neutral("max_window_layers"), neutral("layer_types"),
-    neutral("attention_chunk_size"), neutral("quantization_config"), neutral("compression_config"), neutral("quantization"),
+    neutral("attention_chunk_size"), consumed("quantization_config"), consumed("compression_config"), neutral("quantization"),
     neutral("partial_rotary_factor", "[1]"), neutral("rotary_pct", "[1]"), neutral("rotary_dim"), neutral("original_max_position_embeddings"),
     neutral("rope_interleaved", "[false]"), neutral("rope_interleave", "[false]"), neutral("rope_local_base_freq"), neutral("rope_ratio", "[1]"),
     neutral("no_rope_layers"), neutral("no_rope_layer_interval"), neutral("alibi", "[false]"), neutral("use_alibi", "[false]"),

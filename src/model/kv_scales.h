@@ -11,7 +11,7 @@
 
 #include "base/dtype.h"
 #include "base/result.h"
-#include "model/kv_scheme.h"
+#include "model/quantization.h"
 #include "model/spec.h"
 
 namespace quire::model {

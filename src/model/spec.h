@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "model/quantization.h"
 
 namespace quire::model {
 
@@ -51,6 +52,7 @@ struct ModelSpec {
   DType dtype = DType::kBF16;          // "dtype" or "torch_dtype"; float32 when absent
   std::vector<TokenId> eos_token_ids;  // config.json's eos_token_id (number or list)
   std::optional<TokenId> bos_token_id;
+  QuantSpec quant;                     // of the matrices and the KV cache, as the checkpoint holds them
 
   [[nodiscard]] LayerMask mask_of(std::int32_t layer) const { return masks.empty() ? LayerMask{} : masks.at(static_cast<std::size_t>(layer)); }
 };
@@ -62,8 +64,9 @@ struct GenerationDefaults {
   std::vector<TokenId> eos_token_ids;
 };
 
-// Reads `model_dir`/config.json. Refuses by name: unknown architecture (with the list of known ones), a field that changes
-// numerics and is not implemented (quantization_config, sliding_window in use, hidden_act other than silu, unknown rope type, ...),
+// Reads `model_dir`/config.json, and hf_quant_config.json beside it where there is one. Refuses by name: unknown architecture (with the
+// list of known ones), a field that changes numerics and is not implemented (sliding_window in use, hidden_act other than silu, unknown
+// rope type, a quantisation that docs/QUANTIZATION.md does not list, ...),
 // values that contradict each other or overflow. Unknown fields that do not change numerics are ignored by an explicit list;
 // a field on no list is refused by name, so that nothing is ever silently ignored.
 [[nodiscard]] Result<ModelSpec> read_model_spec(const std::string& model_dir);

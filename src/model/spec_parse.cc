@@ -8,6 +8,7 @@
 #include "base/suggest.h"
 #include "model/config_fields.h"
 #include "model/json_fields.h"
+#include "model/quant_parse.h"
 #include "model/rope_parse.h"
 #include "model/spec.h"
 #include "model/spec_parse.h"
@@ -18,6 +19,7 @@ namespace {
 
 namespace json = boost::json;
 
+constexpr char kHfQuantFile[] = "hf_quant_config.json";  // ModelOpt's
 constexpr JsonLimits kConfigLimits = {.max_bytes = 16u << 20, .max_depth = 32};
 
 // Limits far above any published Llama, low enough that products of two sizes fit 63 bits.
@@ -29,7 +31,7 @@ std::int32_t as_size(std::optional<std::int64_t> size) { return size ? static_ca
 
 class ConfigReader {
  public:
-  ConfigReader(const json::object& config, Findings& findings) : config_(config), findings_(findings) {}
+  ConfigReader(const json::object& config, const json::object* hf_quant, Findings& findings) : config_(config), hf_quant_(hf_quant), findings_(findings) {}
 
   [[nodiscard]] ModelSpec read();
 
@@ -49,6 +51,7 @@ class ConfigReader {
   DType read_dtype();
 
   const json::object& config_;
+  const json::object* hf_quant_;  // hf_quant_config.json; nullptr: no such file
   Findings& findings_;
 };
 
@@ -170,17 +173,24 @@ ModelSpec ConfigReader::read() {
   spec.dtype = read_dtype();
   spec.rope = parse_rope(config_, positions, spec.head_dim, findings_);
   read_token_ids(vocab, spec);
+  spec.quant = parse_quantization(config_, hf_quant_, spec.num_layers, findings_);
   return spec;
 }
 
 }  // namespace
 
-Result<ModelSpec> parse_model_spec(std::string_view text, const std::string& what) {
+Result<ModelSpec> parse_model_spec(std::string_view text, const std::string& what, std::optional<std::string_view> hf_quant) {
   auto parsed = parse_object(text, what, kConfigLimits);
   if (!parsed.ok()) return parsed.error();
+  std::optional<json::value> beside;
+  if (hf_quant) {
+    auto other = parse_object(*hf_quant, std::string(kHfQuantFile) + " beside " + what, kConfigLimits);
+    if (!other.ok()) return other.error();
+    beside = std::move(other).value();
+  }
   try {
     Findings findings;
-    ModelSpec spec = ConfigReader(parsed.value().get_object(), findings).read();
+    ModelSpec spec = ConfigReader(parsed.value().get_object(), beside ? &beside->get_object() : nullptr, findings).read();
     QUIRE_RETURN_IF_ERROR(findings.status(what));
     return spec;
   } catch (const std::exception& e) {  // allocation inside the JSON library
@@ -189,11 +199,14 @@ Result<ModelSpec> parse_model_spec(std::string_view text, const std::string& wha
 }
 
 Result<ModelSpec> read_model_spec(const std::string& model_dir) {
-  const std::string path = model_dir + "/config.json";
+  const std::string path = model_dir + "/config.json", beside = model_dir + "/" + kHfQuantFile;
   if (!file_exists(path)) return Error{ErrorCode::kNotFound, path + ": no such file, so this is no model folder", {}};
   auto text = read_file(path, kConfigLimits.max_bytes);
   if (!text.ok()) return text.error();
-  return parse_model_spec(text.value(), path);
+  if (!file_exists(beside)) return parse_model_spec(text.value(), path);
+  auto hf_quant = read_file(beside, kConfigLimits.max_bytes);
+  if (!hf_quant.ok()) return hf_quant.error();
+  return parse_model_spec(text.value(), path, hf_quant.value());
 }
 
 }  // namespace quire::model

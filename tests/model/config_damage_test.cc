@@ -16,6 +16,8 @@ const char* const kConfigs[] = {
     R"({"architectures":["LlamaForCausalLM"],"hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,"num_attention_heads":4,"head_dim":16,"vocab_size":99,"max_position_embeddings":131072,"rope_parameters":{"rope_type":"yarn","rope_theta":10000.0,"factor":4.0,"original_max_position_embeddings":32768,"beta_fast":32,"beta_slow":1,"truncate":false},"dtype":"bfloat16"})",
     R"({"architectures":["LlamaForCausalLM"],"hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,"num_attention_heads":4,"vocab_size":99,"max_position_embeddings":8192,"rope_theta":500000.0,"rope_scaling":{"type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":8192},"bos_token_id":3})",
     R"({"architectures":["LlamaForCausalLM"],"hidden_size":8,"intermediate_size":1,"num_hidden_layers":1,"num_attention_heads":1,"vocab_size":9,"max_position_embeddings":16,"rope_scaling":{"type":"dynamic","factor":2.0}})",
+    R"({"architectures":["LlamaForCausalLM"],"hidden_size":8,"intermediate_size":4,"num_hidden_layers":3,"num_attention_heads":1,"vocab_size":9,"max_position_embeddings":16,"quantization_config":{"quant_method":"compressed-tensors","format":"float-quantized","config_groups":{"group_0":{"targets":["Linear"],"weights":{"num_bits":8,"type":"float","strategy":"channel"},"input_activations":{"num_bits":8,"type":"float","strategy":"token","dynamic":true}}},"ignore":["lm_head","re:model\\.layers\\.1\\.(mlp|self_attn).*"]}})",
+    R"({"architectures":["LlamaForCausalLM"],"hidden_size":8,"intermediate_size":4,"num_hidden_layers":1,"num_attention_heads":1,"vocab_size":9,"max_position_embeddings":16,"quantization_config":{"quant_method":"fp8","activation_scheme":"static","ignored_layers":["lm_head"],"kv_cache_scheme":"static"}})",
 };
 
 void expect_usable(const ModelSpec& spec, const std::string& text) {
@@ -29,6 +31,8 @@ void expect_usable(const ModelSpec& spec, const std::string& text) {
   ASSERT_EQ(table.inv_freq.size(), static_cast<std::size_t>(spec.head_dim / 2)) << text;
   ASSERT_TRUE(std::isfinite(table.attention_scale) && table.attention_scale > 0) << text;
   for (const double f : table.inv_freq) ASSERT_TRUE(std::isfinite(f) && f >= 0) << text;
+  ASSERT_TRUE(spec.quant.layers.empty() || spec.quant.layers.size() == static_cast<std::size_t>(spec.num_layers)) << text;
+  for (const LayerSchemes& layer : spec.quant.layers) ASSERT_TRUE(layer[0] == layer[1] && layer[0] == layer[2] && layer[4] == layer[5]) << text;
   for (const ParameterSpec& parameter : parameters_of(spec))
     for (const std::int64_t n : parameter.shape) ASSERT_GE(n, 1) << text;
 }
