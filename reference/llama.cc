@@ -7,6 +7,7 @@
 #include "reference/embed.h"
 #include "reference/linear.h"
 #include "reference/norm.h"
+#include "reference/quantise.h"
 #include "reference/rounding.h"
 #include "reference/silu_mul.h"
 
@@ -38,16 +39,19 @@ Matrix first_rows(const Matrix& m, std::int64_t n) { return Matrix(n, m.cols, st
 }  // namespace
 
 LlamaReference::LlamaReference(const model::ModelSpec& spec, const LoadWeight& load, const LlamaOptions& options)
-    : spec_(spec), activation_dtype_(options.activation_dtype), kv_dtype_(options.kv_dtype) {
+    : spec_(spec), activation_dtype_(options.activation_dtype), kv_dtype_(options.kv_dtype), fp8_(options.fp8) {
   rotation_ = rotation_of(
       {spec.rope, spec.head_dim, spec.max_position_embeddings, options.max_model_len > 0 ? options.max_model_len : spec.max_position_embeddings});
   rotation_.angles = options.angles;
   const auto vector = [&](const std::string& name, std::int64_t n) { return load_shaped(load, name, 1, n).values; };
-  const auto projection = [&](const std::string& name, std::int64_t outputs, std::int64_t inputs, bool has_bias) {
-    Projection p{load_shaped(load, name + ".weight", outputs, inputs), {}};
+  const auto projection = [&](std::int32_t i, model::LinearKind kind, std::int64_t outputs, std::int64_t inputs, bool has_bias) {
+    const std::string name = "model.layers." + std::to_string(i) + "." + std::string(model::kLinearNames[static_cast<std::size_t>(kind)]);
+    Projection p{load_shaped(load, name + ".weight", outputs, inputs), {}, spec.quant.scheme_of(i, kind).input};
     if (has_bias) p.bias = vector(name + ".bias", outputs);
+    if (p.input == model::InputScaling::kStatic) p.input_scale = vector(name + ".input_scale", 1).front();
     return p;
   };
+  using Kind = model::LinearKind;
   const std::int64_t hidden = spec.hidden_size, inner = spec.intermediate_size;
   const std::int64_t q_width = std::int64_t{spec.num_heads} * spec.head_dim, kv_width = std::int64_t{spec.num_kv_heads} * spec.head_dim;
   embedding_ = load_shaped(load, "model.embed_tokens.weight", spec.vocab_size, hidden);
@@ -56,25 +60,36 @@ LlamaReference::LlamaReference(const model::ModelSpec& spec, const LoadWeight& l
     Layer& layer = layers_.emplace_back();
     layer.input_norm = vector(at + ".input_layernorm.weight", hidden);
     layer.post_attention_norm = vector(at + ".post_attention_layernorm.weight", hidden);
-    layer.q = projection(at + ".self_attn.q_proj", q_width, hidden, spec.attention_bias);
-    layer.k = projection(at + ".self_attn.k_proj", kv_width, hidden, spec.attention_bias);
-    layer.v = projection(at + ".self_attn.v_proj", kv_width, hidden, spec.attention_bias);
-    layer.o = projection(at + ".self_attn.o_proj", hidden, q_width, spec.attention_bias);
-    layer.gate = projection(at + ".mlp.gate_proj", inner, hidden, spec.mlp_bias);
-    layer.up = projection(at + ".mlp.up_proj", inner, hidden, spec.mlp_bias);
-    layer.down = projection(at + ".mlp.down_proj", hidden, inner, spec.mlp_bias);
+    layer.q = projection(i, Kind::kQ, q_width, hidden, spec.attention_bias);
+    layer.k = projection(i, Kind::kK, kv_width, hidden, spec.attention_bias);
+    layer.v = projection(i, Kind::kV, kv_width, hidden, spec.attention_bias);
+    layer.o = projection(i, Kind::kO, hidden, q_width, spec.attention_bias);
+    layer.gate = projection(i, Kind::kGate, inner, hidden, spec.mlp_bias);
+    layer.up = projection(i, Kind::kUp, inner, hidden, spec.mlp_bias);
+    layer.down = projection(i, Kind::kDown, hidden, inner, spec.mlp_bias);
   }
   final_norm_ = vector("model.norm.weight", hidden);
   if (!spec.tie_word_embeddings) head_ = load_shaped(load, "lm_head.weight", spec.vocab_size, hidden);
 }
 
+// The layer's input as it is stored, times its scale; then the product.
+Matrix LlamaReference::project(const Projection& p, const Matrix& x) const {
+  if (p.input == model::InputScaling::kNone) return rounded(linear(x, p.weight, p.bias), activation_dtype_);
+  const Quantised q = p.input == model::InputScaling::kStatic     ? quantise_with(x, fp8_, p.input_scale)
+                      : p.input == model::InputScaling::kPerToken ? quantise_by_row(x, fp8_)
+                                                                  : quantise_by_group(x, fp8_, model::kScaleBlock);
+  Matrix held = q.stored;
+  for (std::int64_t r = 0; r < held.rows; ++r)
+    for (std::int64_t c = 0; c < held.cols; ++c) held.at(r, c) *= q.scales.at(r, q.scales.cols == 1 ? 0 : c / model::kScaleBlock);
+  return rounded(linear(held, p.weight, p.bias), activation_dtype_);
+}
+
 Matrix LlamaReference::attention_block(const Layer& layer, const Matrix& x) const {
   std::vector<std::int64_t> positions(static_cast<std::size_t>(x.rows));
   std::iota(positions.begin(), positions.end(), 0);
-  const auto project = [&](const Projection& p) { return rounded(linear(x, p.weight, p.bias), activation_dtype_); };
-  const Matrix q = rounded(rope(project(layer.q), positions, rotation_), activation_dtype_);
-  const Matrix k = rounded(rounded(rope(project(layer.k), positions, rotation_), activation_dtype_), kv_dtype_);
-  const Matrix v = rounded(project(layer.v), kv_dtype_);
+  const Matrix q = rounded(rope(project(layer.q, x), positions, rotation_), activation_dtype_);
+  const Matrix k = rounded(rounded(rope(project(layer.k, x), positions, rotation_), activation_dtype_), kv_dtype_);
+  const Matrix v = rounded(project(layer.v, x), kv_dtype_);
   const std::int64_t d = spec_.head_dim, group = spec_.num_heads / spec_.num_kv_heads;
   const double scale = 1.0 / std::sqrt(static_cast<double>(d));
   Matrix mixed(x.rows, q.cols);
@@ -86,17 +101,16 @@ Matrix LlamaReference::attention_block(const Layer& layer, const Matrix& x) cons
       for (std::int64_t i = 0; i < d; ++i) mixed.at(t, head * d + i) = row.out[static_cast<std::size_t>(i)];
     }
   }
-  return rounded(linear(rounded(std::move(mixed), activation_dtype_), layer.o.weight, layer.o.bias), activation_dtype_);
+  return project(layer.o, rounded(std::move(mixed), activation_dtype_));
 }
 
 Matrix LlamaReference::feed_forward(const Layer& layer, const Matrix& x) const {
-  const Matrix gate = rounded(linear(x, layer.gate.weight, layer.gate.bias), activation_dtype_);
-  const Matrix up = rounded(linear(x, layer.up.weight, layer.up.bias), activation_dtype_);
+  const Matrix gate = project(layer.gate, x), up = project(layer.up, x);
   Matrix both(x.rows, gate.cols + up.cols);
   for (std::int64_t r = 0; r < x.rows; ++r) {
     for (std::int64_t c = 0; c < gate.cols; ++c) both.at(r, c) = gate.at(r, c), both.at(r, gate.cols + c) = up.at(r, c);
   }
-  return rounded(linear(rounded(silu_mul(both), activation_dtype_), layer.down.weight, layer.down.bias), activation_dtype_);
+  return project(layer.down, rounded(silu_mul(both), activation_dtype_));
 }
 
 Matrix LlamaReference::logits(std::span<const TokenId> tokens) const {

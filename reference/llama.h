@@ -23,12 +23,14 @@ struct LlamaOptions {
   // its own affair, their size is not.
   std::optional<DType> activation_dtype = {};
   std::optional<DType> kv_dtype = {};  // set: keys (after rope) and values are rounded once to it, as a cache would store them
+  DType fp8 = DType::kFp8E4m3;         // what inputs of quantised linear layers (spec.quant) are stored as
 };
 
 class LlamaReference {
  public:
-  // Gives the parameter of a Hugging Face name ("model.layers.0.self_attn.q_proj.weight"), already rounded to the served dtype. A
-  // vector (norm weight, bias) has one row. Called once for each parameter that the spec demands; shapes are checked.
+  // Gives the parameter of a Hugging Face name ("model.layers.0.self_attn.q_proj.weight"), already rounded to the served dtype; a quantised
+  // weight as the numbers that it stands for. A vector (norm weight, bias) has one row; a static input scale (".input_scale", in the
+  // encoding of LlamaOptions::fp8) is one number. Called once for each parameter that the spec demands; shapes are checked.
   using LoadWeight = std::function<Matrix(const std::string& name)>;
 
   LlamaReference(const model::ModelSpec& spec, const LoadWeight& load, const LlamaOptions& options = {});
@@ -40,16 +42,20 @@ class LlamaReference {
   struct Projection {
     Matrix weight;
     std::vector<double> bias;  // empty: none
+    model::InputScaling input = model::InputScaling::kNone;
+    double input_scale = 0.0;  // kStatic
   };
   struct Layer {
     std::vector<double> input_norm, post_attention_norm;
     Projection q, k, v, o, gate, up, down;
   };
+  [[nodiscard]] Matrix project(const Projection& p, const Matrix& x) const;
   [[nodiscard]] Matrix attention_block(const Layer& layer, const Matrix& x) const;
   [[nodiscard]] Matrix feed_forward(const Layer& layer, const Matrix& x) const;
 
   model::ModelSpec spec_;
   std::optional<DType> activation_dtype_, kv_dtype_;
+  DType fp8_;
   Rotation rotation_;
   Matrix embedding_;
   std::optional<Matrix> head_;  // empty: tied to the embedding

@@ -119,6 +119,7 @@ std::vector<BannerLine> banner_lines(const BannerInputs& in) {
   out.emplace_back("device", in.device.family + ": " + in.device.name + ", " + n(e.num_threads) + " threads, kernels for " + std::string(in.instruction_set));
   out.emplace_back("model", model_line(c));
   out.emplace_back("weights", std::string(dtype_name(e.dtype)) + " (checkpoint " + dtype_name(c.model.dtype) + "), load format " + config::load_format_name(e.load_format));
+  if (c.model.quant.method != model::QuantMethod::kNone) out.emplace_back("", "quantised by " + c.model.quant.summary());
   out.emplace_back("KV cache", cache_line(c));
   out.emplace_back("limits", limits_line(c));
   out.emplace_back("scheduler", std::string(s.policy == SchedulingPolicy::kPriority ? "priority" : "fcfs") + ", chunked prefill " + (s.enable_chunked_prefill ? "on" : "off") + ", steps in flight " + n(s.depth));

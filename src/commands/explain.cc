@@ -9,6 +9,7 @@
 #include "commands/kv_scales.h"
 #include "config/attention_flags.h"
 #include "config/compilation.h"
+#include "config/quantization_flag.h"
 #include "config/resolve.h"
 #include "graph/mode.h"
 #include "model/kv_scales_json.h"
@@ -64,6 +65,7 @@ class Explainer {
     out_.selection = std::move(selection).value();
     if (!out_.selection.set.empty()) resolve_graphs(graph.mode);
     for (const Error& e : options_.not_built()) out_.not_built.push_back(e.message);
+    read_quantization();
     if (!in_.facts.serve_refusal.empty()) out_.not_built.push_back("MODEL: " + in_.facts.serve_refusal);
     if (out_.device->platform != attention::Platform::kCpu) out_.not_built.push_back("device " + std::string(out_.device->name) + ": this program runs models on a CPU only");
     check_length(environment.value());
@@ -125,6 +127,11 @@ class Explainer {
       if (env.rocm_aiter != true) request.fast_path_source = "VLLM_ROCM_USE_AITER_MHA";
     }
     return request;
+  }
+  void read_quantization() {
+    const auto quant = config::resolve_quantization(options_, in_.facts.spec, out_.notes);
+    out_.quantization = quant.ok() ? quant->summary() : in_.facts.spec.quant.summary();
+    if (!quant.ok()) out_.not_built.push_back(quant.error().message);
   }
   // Modes that are not built are marked; a key or value that no release has is an error.
   config::GraphRequest graph_asked() {

@@ -10,6 +10,7 @@
 #include "config/command_line.h"
 #include "config/environment.h"
 #include "config/resolve.h"
+#include "model/spec.h"
 
 namespace quire::commands {
 
@@ -20,6 +21,7 @@ struct ModelFacts {
   attention::MaskSet masks;
   config::LengthLimit limit;       // as serve resolves it
   bool fp8_kv = false;             // the checkpoint declares an FP8 KV cache
+  model::ModelSpec spec;           // what `serve` reads, where it reads it
   std::string serve_refusal;       // why `serve` refuses config.json or tokenizer_config.json; "": it does not
 };
 [[nodiscard]] Result<ModelFacts> read_model_facts(const std::string& model_dir, const std::string& tokenizer_dir);
@@ -35,6 +37,7 @@ struct Explanation {
   std::string model;
   const attention::DeviceFamily* device = nullptr;
   attention::AttnProblem problem;
+  std::string quantization;  // of the weights, in one line; "none"
   attention::Selection selection;
   std::string graph_mode;                 // asked for; "": none
   std::string graph_runs;                 // what runs instead or as asked; "": nothing serves, or a refusal

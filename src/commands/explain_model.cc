@@ -1,5 +1,6 @@
 // What attention needs of config.json, whatever else is in it, and of tokenizer_config.json the length.
 #include <string_view>
+#include <utility>
 
 #include "base/json.h"
 #include "commands/explain.h"
@@ -91,15 +92,18 @@ Result<ModelFacts> read_model_facts(const std::string& model_dir, const std::str
   facts.dtype = parse_dtype(dtype).value_or(DType::kF32);
   facts.masks = masks_of(c);
   facts.limit.tokens = std::max<std::int64_t>(0, whole(c, "max_position_embeddings").value_or(0));
-  facts.fp8_kv = declares_fp8_kv(top);
-  const auto spec = model::read_model_spec(model_dir);
+  auto spec = model::read_model_spec(model_dir);
   const auto tokenizer_length = text::read_model_max_length(tokenizer_dir);
-  if (!spec.ok())
+  facts.fp8_kv = spec.ok() ? spec->quant.kv.has_value() : declares_fp8_kv(top);
+  if (!spec.ok()) {
     facts.serve_refusal = spec.error().message;
-  else if (!tokenizer_length.ok())
-    facts.serve_refusal = tokenizer_length.error().message;
-  else
+    return facts;
+  }
+  if (tokenizer_length.ok())
     facts.limit = config::length_limit(spec.value(), {tokenizer_length.value()});
+  else
+    facts.serve_refusal = tokenizer_length.error().message;
+  facts.spec = std::move(spec).value();
   return facts;
 }
 

@@ -111,6 +111,7 @@ json::object candidate_json(const Explanation& e, const Candidate& c) {
 std::string explanation_text(const Explanation& e) {
   const attention::Selection& s = e.selection;
   std::string out = "model     " + e.model + "\ndevice    " + device_line(*e.device) + "\nquestion  " + e.problem.describe() + "\n";
+  if (e.quantization != "none") out += "weights   quantised by " + e.quantization + "\n";
   if (s.set.empty()) {
     out += "answer    nothing serves" + (s.asked == nullptr ? "" : ": " + s.chosen_by + " names " + std::string(s.asked->name) + ", and an explicit choice is never replaced") + "\n";
     if (s.nearest.has_value()) out += "nearest   " + nearest_line(*s.nearest) + "\n";
@@ -151,6 +152,7 @@ json::object explanation_json(const Explanation& e) {
           {"wave_width", e.device->wave_width},
           {"fp8", e.device->fp8 == attention::Fp8Encoding::kFnuz ? "FNUZ" : "OCP"},
           {"question", problem_json(e.problem)},
+          {"quantization", e.quantization},
           {"selected", selected_json(e)},
           {"nearest", std::move(nearest)},
           {"runnable", e.runnable()},

@@ -52,7 +52,8 @@ std::vector<std::string> reasons(const config::ResolvedConfig& c, const RunSetup
                                  ? std::string("no graphs are recorded (mode ") + graph::graph_mode_name(setup.graphs.mode) + ")"
                                  : std::string("cudagraph_mode ") + graph::graph_mode_name(setup.graphs.mode) + ": " + number(static_cast<std::int64_t>(recorded.num_keys)) + " shapes, " +
                                        number(static_cast<std::int64_t>(recorded.num_graphs)) + " graphs (--cudagraph-capture-sizes, --max-cudagraph-capture-size), " + flight;
-  return {"model shapes, --dtype " + std::string(dtype_name(c.engine.dtype)) + ", " + length + " (rotary table)",
+  const std::string quantised = c.model.quant.any_fp8_weight() ? ", " + c.model.quant.summary() : "";
+  return {"model shapes, --dtype " + std::string(dtype_name(c.engine.dtype)) + quantised + ", " + length + " (rotary table)",
           "model widths, " + tokens,
           backend + ", " + seqs + ", " + length,
           graphs,

@@ -19,12 +19,7 @@ Status check_headers(const config::ResolvedConfig& c) {
   if (c.engine.load_format == config::LoadFormat::kDummy) return {};
   const auto checkpoint = model::Checkpoint::open(c.engine.model_dir);
   if (!checkpoint.ok()) return checkpoint.error();
-  for (const model::ParameterSpec& p : model::parameters_of(c.model)) {
-    const auto found = checkpoint->tensors().find(p.name);
-    if (found == checkpoint->tensors().end()) return Error{ErrorCode::kCorrupt, c.engine.model_dir + ": the weights hold no " + p.name, {}};
-    if (found->second.shape != p.shape) return Error{ErrorCode::kCorrupt, found->second.file + ": the shape of " + p.name + " is not the one that config.json asks for", {}};
-  }
-  return {};
+  return model::check_parameters(checkpoint.value(), c.model, c.engine.model_dir);
 }
 
 Result<MemoryPlan> make_plan(const config::Options& options) {

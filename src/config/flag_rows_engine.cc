@@ -64,11 +64,14 @@ constexpr FlagRow kRows[] = {
 
     // Numerics
     {.name = "dtype", .kind = K::kChoice, .fallback = "auto", .allowed = "auto|half|float16|bfloat16|float|float32", .help = "Weights and activations; auto: as the checkpoint says (bench attention: bfloat16)", .group = G::kNumerics, .benches = "attention"},
-    {.name = "quantization", .aliases = "-q", .fallback = "none", .help = "Weight quantisation", .group = G::kNumerics, .fate = Fate::kNotBuilt, .fate_text = "quantised weights"},
+    {.name = "quantization", .aliases = "-q", .kind = K::kChoice, .fallback = "none",
+     .allowed = "none|None|fp8|compressed-tensors|quark|modelopt|fbgemm_fp8|ptpc_fp8|awq|awq_marlin|gptq|gptq_marlin|gptq_bitblas|bitblas|marlin|bitsandbytes|gguf|hqq|torchao|inc|auto-round|rtn|mxfp4|modelopt_fp4|petit_nvfp4|experts_int8|moe_wna16|deepspeedfp|tpu_int8|ipex",
+     .unbuilt = "awq|awq_marlin|gptq|gptq_marlin|gptq_bitblas|bitblas|marlin|bitsandbytes|gguf|hqq|torchao|inc|auto-round|rtn|mxfp4|modelopt_fp4|petit_nvfp4|experts_int8|moe_wna16|deepspeedfp|tpu_int8|ipex",
+     .help = "Weight quantisation; none: the checkpoint's own; a method must be the checkpoint's; fp8 quantises other weights while loading (docs/QUANTIZATION.md)", .group = G::kNumerics, .fate_text = "this weight quantisation"},
     {.name = "kv-cache-dtype", .kind = K::kChoice, .fallback = "auto",
      .allowed = "auto|float16|bfloat16|float32|fp8|fp8_e4m3|fp8_e5m2|fp8_inc|fp8_ds_mla|int8_per_token_head|fp8_per_token_head|int4_per_token_head|int2_per_token_head|nvfp4|turboquant_k8v4|turboquant_4bit_nc|turboquant_k3v4_nc|turboquant_3bit_nc",
      .unbuilt = "fp8_inc|fp8_ds_mla|int8_per_token_head|fp8_per_token_head|int4_per_token_head|int2_per_token_head|nvfp4|turboquant_k8v4|turboquant_4bit_nc|turboquant_k3v4_nc|turboquant_3bit_nc",
-     .help = "KV cache; auto: the model's type; fp8: e4m3 in the device's encoding", .group = G::kNumerics, .fate_text = "this KV cache format", .benches = "attention"},
+     .help = "KV cache; auto: the FP8 scheme that the checkpoint declares, else the model's type; fp8: e4m3 in the device's encoding", .group = G::kNumerics, .fate_text = "this KV cache format", .benches = "attention"},
     {.name = "kv-cache-dtype-skip-layers", .kind = K::kTextList, .help = "Layers whose KV cache stays in 16 bit", .group = G::kNumerics, .fate = Fate::kNotBuilt, .fate_text = "a quantised KV cache"},
     {.name = "calculate-kv-scales", .kind = K::kBool, .fallback = "false", .help = "KV scales from a calibration text", .group = G::kNumerics, .fate = Fate::kNotBuilt, .fate_text = "a quantised KV cache"},
     {.name = "seed", .kind = K::kInt, .fallback = "0", .allowed = "0..9223372036854775807", .help = "Seed of dummy weights and of requests without their own (run: seed of the request)", .group = G::kNumerics},

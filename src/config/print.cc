@@ -34,6 +34,7 @@ json::object model_json(const ResolvedConfig& c) {
           {"vocab_size", m.vocab_size},
           {"max_position_embeddings", m.max_position_embeddings},
           {"checkpoint_dtype", dtype_name(m.dtype)},
+          {"quantization", m.quant.summary()},
           {"tie_word_embeddings", m.tie_word_embeddings}};
 }
 

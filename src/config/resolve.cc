@@ -4,6 +4,7 @@
 
 #include "config/attention_flags.h"
 #include "config/compilation.h"
+#include "config/quantization_flag.h"
 #include "config/resolve_parts.h"
 #include "model/checkpoint.h"
 
@@ -23,7 +24,18 @@ void resolve_dtypes(Resolution& r) {
     r.note(Severity::kInfo, "--dtype", "auto: a float32 checkpoint stays float32 on a CPU (a GPU would take 16 bit)");
   }
   engine.fp8_fnuz = r.in.environment.fp8_fnuz;
-  engine.kv_dtype = kv_cache_dtype(options.text("kv-cache-dtype"), engine.dtype, engine.fp8_fnuz ? DType::kFp8E4m3Fnuz : DType::kFp8E4m3);
+  const std::string cache = options.text("kv-cache-dtype");
+  const auto& declared = r.in.model.quant.kv;
+  engine.kv_dtype = kv_cache_dtype(cache, engine.dtype, engine.fp8_fnuz ? DType::kFp8E4m3Fnuz : DType::kFp8E4m3, declared ? DeclaredCache::kFp8 : DeclaredCache::kNone);
+  if (cache == "auto" && declared) r.note(Severity::kInfo, "--kv-cache-dtype", std::string("auto: ") + dtype_name(engine.kv_dtype) + ", which the checkpoint declares (" + declared->declared_by + ")");
+}
+
+void resolve_weights(Resolution& r) {
+  auto quant = resolve_quantization(r.in.options, r.in.model, r.out.adjustments);
+  if (quant.ok())
+    r.out.model.quant = std::move(quant).value();
+  else
+    r.problems.add(quant.error());
 }
 
 void resolve_engine(Resolution& r) {
@@ -58,8 +70,8 @@ void resolve_engine(Resolution& r) {
 
 }  // namespace
 
-DType kv_cache_dtype(const std::string& asked, DType model, DType e4m3) {
-  if (asked == "fp8" || asked == "fp8_e4m3") return e4m3;
+DType kv_cache_dtype(const std::string& asked, DType model, DType e4m3, DeclaredCache declared) {
+  if (asked == "fp8" || asked == "fp8_e4m3" || (asked == "auto" && declared == DeclaredCache::kFp8)) return e4m3;
   if (asked == "fp8_e5m2") return DType::kFp8E5m2;
   return parse_dtype(asked).value_or(model);
 }
@@ -100,6 +112,7 @@ Result<ResolvedConfig> resolve(const ResolveInputs& inputs) {
   r.out.adjustments = inputs.environment.notes;
   r.out.adjustments.insert(r.out.adjustments.end(), inputs.options.notes().begin(), inputs.options.notes().end());
   resolve_dtypes(r);
+  resolve_weights(r);
   resolve_engine(r);
   resolve_capacity(r);
   resolve_service(r);

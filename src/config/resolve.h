@@ -52,8 +52,10 @@ struct LengthLimit {
 // What serve says to an explicit --max-model-len above `limit`: a problem, or a note when VLLM_ALLOW_LONG_MAX_MODEL_LEN allows it.
 void check_model_len(const Options& options, const Environment& environment, const LengthLimit& limit, std::vector<Adjustment>& notes, Problems& problems);
 
-// What elements a cache has. `asked`: an allowed value of --kv-cache-dtype; auto means `model`, fp8 means `e4m3`: this device's encoding of it.
-[[nodiscard]] DType kv_cache_dtype(const std::string& asked, DType model, DType e4m3);
+// What elements a cache has. `asked`: an allowed value of --kv-cache-dtype; auto means `model`, fp8 means `e4m3`: this device's encoding of it,
+// and what auto means of a checkpoint that declares an FP8 cache.
+enum class DeclaredCache : std::uint8_t { kNone, kFp8 };
+[[nodiscard]] DType kv_cache_dtype(const std::string& asked, DType model, DType e4m3, DeclaredCache declared = DeclaredCache::kNone);
 
 // Bytes of K and V of one block over all layers; nullopt: more than 2^63.
 [[nodiscard]] std::optional<std::int64_t> kv_block_bytes(const model::ModelSpec& model, DType kv_dtype, std::int32_t block_size);

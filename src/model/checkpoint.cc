@@ -120,6 +120,8 @@ std::optional<DType> float_dtype(std::string_view name) {
   return std::nullopt;
 }
 
+std::optional<DType> weight_dtype(std::string_view name) { return name == "F8_E4M3" ? DType::kFp8E4m3 : float_dtype(name); }
+
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::string text = "[";
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);

@@ -25,8 +25,10 @@ struct CheckpointTensor {
   std::string file;                  // file name, for messages
 };
 
-// The types that weights and scales are read from: "F32", "F16", "BF16".
+// The types that scales and all weights that are not quantised are read from: "F32", "F16", "BF16".
 [[nodiscard]] std::optional<DType> float_dtype(std::string_view name);
+// Those, and "F8_E4M3".
+[[nodiscard]] std::optional<DType> weight_dtype(std::string_view name);
 // "[2, 3]"
 [[nodiscard]] std::string shape_text(const std::vector<std::int64_t>& shape);
 
@@ -47,21 +49,39 @@ class Checkpoint {
   std::map<std::string, CheckpointTensor> tensors_;
 };
 
+// What a parameter is in a file.
+enum class ParameterKind : std::uint8_t {
+  kFloat,        // F32, F16 or BF16
+  kFp8,          // F8_E4M3
+  kWeightScale,  // F32, F16 or BF16, each above 0
+  kInputScale,   // the same, one number
+};
+
 // A parameter that the model needs, by its Hugging Face name.
 struct ParameterSpec {
   std::string name;  // "model.layers.0.self_attn.q_proj.weight"
+  // Scales: {} for one number, which a file may write as [], [1], [1, 1]; {n} for one of each output, in a file [n] or [n, 1].
   std::vector<std::int64_t> shape;
+  ParameterKind kind = ParameterKind::kFloat;
 };
 
-// Every parameter of a model, in file order of a layer walk. Tied embeddings: no "lm_head.weight".
+// A linear layer's weight is [rows, columns].
+[[nodiscard]] std::int64_t linear_rows(const ModelSpec& spec, LinearKind kind);
+[[nodiscard]] std::int64_t linear_columns(const ModelSpec& spec, LinearKind kind);
+
+// Every parameter of a model, in file order of a layer walk; the scales of a quantised linear layer before its weight. Tied embeddings: no
+// "lm_head.weight".
 [[nodiscard]] std::vector<ParameterSpec> parameters_of(const ModelSpec& spec);
+
+// Every parameter is there, in its shape and type. An error names what is not, by kind of mistake.
+[[nodiscard]] Status check_parameters(const Checkpoint& checkpoint, const ModelSpec& spec, const std::string& model_dir);
 
 // Where weights come from: a checkpoint or deterministic dummies.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  // The raw tensor of `parameter` (one of parameters_of the same spec): kF32, kF16 or kBF16, row-major, not aligned. Valid until the
-  // next call on the same thread. Calls from several threads are allowed. NaN and infinity are refused (kCorrupt), naming the element.
+  // The raw tensor of `parameter` (one of parameters_of the same spec): kF32, kF16 or kBF16, or kFp8E4m3 of ParameterKind::kFp8; row-major,
+  // not aligned. Valid until the next call on the same thread. Calls from several threads are allowed. NaN and infinity are refused (kCorrupt), naming the element.
   struct Raw {
     DType dtype;
     std::span<const std::byte> bytes;
@@ -76,13 +96,13 @@ struct WeightRules {
   UnusedTensors unused = UnusedTensors::kRefused;
   std::span<const std::string> kv_scales = {};  // ScaleLedger::tensors: used, though not here; sorted
 };
-// Two-sided ledger check: every parameter present with the right shape and a float dtype, every tensor of the file used or on
+// Two-sided ledger check: check_parameters(), and every tensor of the file used or on
 // the ignorable list (rotary_emb.inv_freq, and lm_head.weight when tied AND equal to embed_tokens; a tied lm_head that differs is
 // refused). Unknown tensors are refused by name (all of them, up to 10, with a count) unless `rules` relax that.
 [[nodiscard]] Result<std::unique_ptr<WeightSource>> open_checkpoint_weights(const std::string& model_dir, const ModelSpec& spec, const WeightRules& rules);
 
 // --load-format dummy: deterministic values from (seed, parameter name, element index) alone, in `spec.dtype`: norms 1 + small, others
-// normal-like with standard deviation 0.02, finite. Same bits on every machine and whatever the order of reads.
+// normal-like with standard deviation 0.02, finite; FP8 weights and their scales make up numbers of that size. Same bits on every machine and whatever the order of reads.
 [[nodiscard]] std::unique_ptr<WeightSource> dummy_weights(const ModelSpec& spec, std::uint64_t seed);
 
 // MODEL argument to a folder: a path, or a hub id ("org/name", optional revision) resolved in the local Hugging Face cache

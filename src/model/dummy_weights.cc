@@ -6,6 +6,7 @@
 #include <string_view>
 #include <thread>
 
+#include "base/fp8.h"
 #include "model/checkpoint.h"
 
 namespace quire::model {
@@ -36,13 +37,34 @@ constexpr std::int32_t bell(std::uint64_t bits) {
 constexpr double kBellDeviation = 37837.22723720648;  // sqrt(4 * (2^32 - 1) / 12)
 constexpr double kWeightScale = 0.02 / kBellDeviation;
 
+// A quantised weight: the widest element is FP8's largest number, and the scales (a quarter up or down) bring the deviation back to 0.02.
+constexpr double kFp8Scale = 448.0 / 131070.0;                // of the bell
+constexpr double kWeightScaleMean = kWeightScale / kFp8Scale;
+constexpr double kInputScaleMean = 0.05;                      // reaches 22
+constexpr double kScaleSpread = 0.25 / 131070.0;              // of the bell, relative to the mean
+
 bool is_norm(std::string_view name) { return name.ends_with("norm.weight"); }
 
+// element = centre + width * bell
+struct Distribution {
+  double centre, width;
+};
+
+Distribution distribution_of(const ParameterSpec& p) {
+  switch (p.kind) {
+    case ParameterKind::kFloat: return {is_norm(p.name) ? 1.0 : 0.0, kWeightScale};
+    case ParameterKind::kFp8: return {0.0, kFp8Scale};
+    case ParameterKind::kWeightScale: return {kWeightScaleMean, kWeightScaleMean * kScaleSpread};
+    case ParameterKind::kInputScale: return {kInputScaleMean, kInputScaleMean * kScaleSpread};
+  }
+  return {};
+}
+
 template <class Store>
-void fill(std::uint64_t key, double centre, std::size_t count, Store store) {
+void fill(std::uint64_t key, const Distribution& of, std::size_t count, Store store) {
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t bits = mix(key + (i + 1) * 0x9e3779b97f4a7c15u);
-    store(i, static_cast<float>(centre + static_cast<double>(bell(bits)) * kWeightScale));
+    store(i, static_cast<float>(of.centre + static_cast<double>(bell(bits)) * of.width));
   }
 }
 
@@ -53,33 +75,34 @@ class DummyWeights final : public WeightSource {
   Result<Raw> read(const ParameterSpec& parameter) override {
     std::size_t count = 1;
     for (const std::int64_t length : parameter.shape) count *= static_cast<std::size_t>(length);
+    const DType dtype = parameter.kind == ParameterKind::kFloat ? dtype_ : parameter.kind == ParameterKind::kFp8 ? DType::kFp8E4m3 : DType::kF32;
     std::vector<std::byte>& buffer = buffer_of_this_thread();
-    buffer.resize(count * dtype_bytes(dtype_));
+    buffer.resize(count * dtype_bytes(dtype));
     const std::uint64_t key = stream_key(seed_, parameter.name);
-    const double centre = is_norm(parameter.name) ? 1.0 : 0.0;
+    const Distribution of = distribution_of(parameter);
     std::byte* const out = buffer.data();
-    switch (dtype_) {
-      case DType::kF32: fill(key, centre, count, [out](std::size_t i, float x) { std::memcpy(out + 4 * i, &x, 4); }); break;
+    switch (dtype) {
+      case DType::kF32: fill(key, of, count, [out](std::size_t i, float x) { std::memcpy(out + 4 * i, &x, 4); }); break;
       case DType::kF16:
-        fill(key, centre, count, [out](std::size_t i, float x) {
+        fill(key, of, count, [out](std::size_t i, float x) {
           const Float16 h = to_float16(x);
           std::memcpy(out + 2 * i, &h, 2);
         });
         break;
       case DType::kBF16:
-        fill(key, centre, count, [out](std::size_t i, float x) {
+        fill(key, of, count, [out](std::size_t i, float x) {
           const BFloat16 h = to_bfloat16(x);
           std::memcpy(out + 2 * i, &h, 2);
         });
         break;
-      case DType::kFp8E4m3:
+      case DType::kFp8E4m3: fill(key, of, count, [out](std::size_t i, float x) { out[i] = std::byte{to_fp8<Fp8E4m3>(x).bits}; }); break;
       case DType::kFp8E4m3Fnuz:
       case DType::kFp8E5m2:
       case DType::kI32:
       case DType::kI64:
-      case DType::kU8: QUIRE_CHECK(false) << "no dummy weights of " << dtype_name(dtype_);
+      case DType::kU8: QUIRE_CHECK(false) << "no dummy weights of " << dtype_name(dtype);
     }
-    return Raw{dtype_, buffer};
+    return Raw{dtype, buffer};
   }
 
  private:

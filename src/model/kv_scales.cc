@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <utility>
 
 #include "kv/store/kv_format.h"
 #include "model/checkpoint.h"
+#include "model/float_values.h"
 #include "model/json_fields.h"
 
 namespace quire::model {
@@ -23,23 +23,6 @@ struct Claim {
   bool single = false;  // for keys and values alike
   std::vector<float> values;
 };
-
-template <class T>
-T load(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
-
-std::vector<float> decode(DType dtype, std::span<const std::byte> bytes) {
-  const std::size_t size = dtype_bytes(dtype);
-  std::vector<float> out(bytes.size() / size);
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const std::byte* at = bytes.data() + i * size;
-    out[i] = dtype == DType::kF32 ? load<float>(at) : dtype == DType::kF16 ? to_float(load<Float16>(at)) : to_float(load<BFloat16>(at));
-  }
-  return out;
-}
 
 // Every element, whatever its type; -0.0 is a zero of a float type.
 bool all_zero(const CheckpointTensor& tensor, std::size_t element_bytes) {
@@ -135,7 +118,7 @@ class LedgerMaker {
       return false;
     }
     if (!check_shape(where, kind, tensor.shape)) return false;
-    values = decode(*dtype, tensor.bytes);
+    values = float_values(*dtype, tensor.bytes);
     for (std::size_t i = 0; i < values.size(); ++i) {
       const float x = values[i];
       if (x > 0 && std::isfinite(x)) continue;
@@ -144,8 +127,6 @@ class LedgerMaker {
     }
     return true;
   }
-
-  static std::string shown_scale(float x) { return std::isnan(x) ? "NaN" : std::isinf(x) ? (x > 0 ? "infinity" : "-infinity") : scale_text(x); }
 
   bool check_shape(const std::string& where, ScaleKind kind, const std::vector<std::int64_t>& shape) {
     const std::int64_t length = only_length(shape), kv_heads = spec_.num_kv_heads;

@@ -1,35 +1,63 @@
 // The parameter list of the Llama layer walk, in the names of Hugging Face checkpoints.
 #include <string>
 
+#include "base/checked.h"
 #include "model/checkpoint.h"
 
 namespace quire::model {
 namespace {
 
-// A linear layer of the walk: weight [out, in], and bias [out] where the config says so.
-void add_linear(std::vector<ParameterSpec>& out, const std::string& name, std::int64_t rows, std::int64_t columns, bool bias) {
-  out.push_back({name + ".weight", {rows, columns}});
-  if (bias) out.push_back({name + ".bias", {rows}});
+std::vector<std::int64_t> scale_shape(WeightScaling scaling, std::int64_t rows, std::int64_t columns) {
+  switch (scaling) {
+    case WeightScaling::kNone:
+    case WeightScaling::kTensor: return {};
+    case WeightScaling::kChannel: return {rows};
+    case WeightScaling::kBlock: return {ceil_div(rows, kScaleBlock), ceil_div(columns, kScaleBlock)};
+  }
+  return {};
+}
+
+// A linear layer of the walk: its scales if it is quantised in the file, weight [out, in], and bias [out] where the config says so.
+void add_linear(std::vector<ParameterSpec>& out, const ModelSpec& spec, std::int32_t layer, LinearKind kind, bool bias) {
+  const std::string name = "model.layers." + std::to_string(layer) + "." + std::string(kLinearNames[static_cast<std::size_t>(kind)]) + ".";
+  const std::int64_t rows = linear_rows(spec, kind), columns = linear_columns(spec, kind);
+  const LinearScheme scheme = spec.quant.on_load ? LinearScheme{} : spec.quant.scheme_of(layer, kind);
+  const bool quantised = scheme.weight != WeightScaling::kNone;
+  if (quantised) out.push_back({name + std::string(weight_scale_name(spec.quant.method, scheme.weight)), scale_shape(scheme.weight, rows, columns), ParameterKind::kWeightScale});
+  if (quantised && scheme.input == InputScaling::kStatic) out.push_back({name + std::string(kInputScaleName), {}, ParameterKind::kInputScale});
+  out.push_back({name + "weight", {rows, columns}, quantised ? ParameterKind::kFp8 : ParameterKind::kFloat});
+  if (bias) out.push_back({name + "bias", {rows}});
 }
 
 }  // namespace
 
+std::int64_t linear_rows(const ModelSpec& spec, LinearKind kind) {
+  switch (kind) {
+    case LinearKind::kQ: return std::int64_t{spec.num_heads} * spec.head_dim;
+    case LinearKind::kK:
+    case LinearKind::kV: return std::int64_t{spec.num_kv_heads} * spec.head_dim;
+    case LinearKind::kO:
+    case LinearKind::kDown: return spec.hidden_size;
+    case LinearKind::kGate:
+    case LinearKind::kUp: return spec.intermediate_size;
+  }
+  return 0;
+}
+
+std::int64_t linear_columns(const ModelSpec& spec, LinearKind kind) {
+  return kind == LinearKind::kO ? std::int64_t{spec.num_heads} * spec.head_dim : kind == LinearKind::kDown ? spec.intermediate_size : spec.hidden_size;
+}
+
 std::vector<ParameterSpec> parameters_of(const ModelSpec& spec) {
-  const std::int64_t hidden = spec.hidden_size, intermediate = spec.intermediate_size;
-  const std::int64_t q_rows = std::int64_t{spec.num_heads} * spec.head_dim, kv_rows = std::int64_t{spec.num_kv_heads} * spec.head_dim;
+  const std::int64_t hidden = spec.hidden_size;
   std::vector<ParameterSpec> out;
   out.push_back({"model.embed_tokens.weight", {spec.vocab_size, hidden}});
   for (std::int32_t i = 0; i < spec.num_layers; ++i) {
     const std::string layer = "model.layers." + std::to_string(i);
     out.push_back({layer + ".input_layernorm.weight", {hidden}});
-    add_linear(out, layer + ".self_attn.q_proj", q_rows, hidden, spec.attention_bias);
-    add_linear(out, layer + ".self_attn.k_proj", kv_rows, hidden, spec.attention_bias);
-    add_linear(out, layer + ".self_attn.v_proj", kv_rows, hidden, spec.attention_bias);
-    add_linear(out, layer + ".self_attn.o_proj", hidden, q_rows, spec.attention_bias);
+    for (const LinearKind kind : {LinearKind::kQ, LinearKind::kK, LinearKind::kV, LinearKind::kO}) add_linear(out, spec, i, kind, spec.attention_bias);
     out.push_back({layer + ".post_attention_layernorm.weight", {hidden}});
-    add_linear(out, layer + ".mlp.gate_proj", intermediate, hidden, spec.mlp_bias);
-    add_linear(out, layer + ".mlp.up_proj", intermediate, hidden, spec.mlp_bias);
-    add_linear(out, layer + ".mlp.down_proj", hidden, intermediate, spec.mlp_bias);
+    for (const LinearKind kind : {LinearKind::kGate, LinearKind::kUp, LinearKind::kDown}) add_linear(out, spec, i, kind, spec.mlp_bias);
   }
   out.push_back({"model.norm.weight", {hidden}});
   if (!spec.tie_word_embeddings) out.push_back({"lm_head.weight", {spec.vocab_size, hidden}});

@@ -55,16 +55,6 @@ std::optional<QuantMethod> quant_method_named(std::string_view name) {
   return std::nullopt;
 }
 
-std::string quantization_markdown_table() {
-  std::string out = "| `quant_method` | read from | weight scales | inputs | tensors beside `weight` |\n|---|---|---|---|---|\n";
-  for (const QuantMethodRow& row : kMethods) {
-    out += "| `" + std::string(row.name) + "`";
-    for (const std::string_view cell : {row.config, row.weights, row.inputs, row.tensors}) out += " | " + std::string(cell);
-    out += " |\n";
-  }
-  return out;
-}
-
 std::string scheme_text(const LinearScheme& scheme) {
   std::string out = weight_text(scheme.weight);
   if (scheme.weight != WeightScaling::kNone) out += std::string(", ") + input_text(scheme.input);

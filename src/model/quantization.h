@@ -66,7 +66,8 @@ struct QuantMethodRow {
 [[nodiscard]] std::span<const QuantMethodRow> quant_methods();
 [[nodiscard]] std::string_view quant_method_name(QuantMethod method);  // kNone: "none"
 [[nodiscard]] std::optional<QuantMethod> quant_method_named(std::string_view name);
-[[nodiscard]] std::string quantization_markdown_table();
+// docs/QUANTIZATION.md.
+[[nodiscard]] std::string quantization_markdown();
 
 struct QuantSpec {
   QuantMethod method = QuantMethod::kNone;

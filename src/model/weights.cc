@@ -1,13 +1,15 @@
 #include "model/weights.h"
 
+#include <array>
 #include <cmath>
 #include <map>
 #include <string>
 #include <utility>
 
+#include "base/checked.h"
 #include "device/workspace.h"
-#include "model/finite_scan.h"
-#include "ops/pack.h"
+#include "model/weight_fill.h"
+#include "ops/linear_table.h"
 
 namespace quire::model {
 namespace {
@@ -17,24 +19,94 @@ ops::WeightFormat format_of(DType t) {
   return t == DType::kF32 ? ops::WeightFormat::kF32 : t == DType::kF16 ? ops::WeightFormat::kF16 : ops::WeightFormat::kBF16;
 }
 
-// A packed matrix of n outputs and k inputs, with its bias.
-struct MatrixMemory {
-  TensorView packed, bias;
-  template <class V>
-  void visit(V& v, DType dtype, std::int64_t n, std::int64_t k, bool has_bias) {
-    v.tensor(packed, dtype, {round_up(n, ops::kPanel), k});
-    if (has_bias) v.tensor(bias, DType::kF32, {n});
+ops::WeightFormat fp8_format(const WeightsOptions& o) { return o.fp8_fnuz ? ops::WeightFormat::kFp8E4m3Fnuz : ops::WeightFormat::kFp8E4m3; }
+
+ops::ActScaling act_scaling(InputScaling scaling) {
+  switch (scaling) {
+    case InputScaling::kNone: return ops::ActScaling::kNone;
+    case InputScaling::kStatic: return ops::ActScaling::kStatic;
+    case InputScaling::kPerToken: return ops::ActScaling::kPerToken;
+    case InputScaling::kPerGroup: return ops::ActScaling::kPerGroup;
   }
-  [[nodiscard]] ops::Weight weight(DType dtype, std::int64_t n, std::int64_t k) const { return ops::Weight{format_of(dtype), n, k, packed.data, bias.as<float>()}; }
+  return ops::ActScaling::kNone;
+}
+
+// Linear layers that are one matrix here, one below the other.
+struct FusedLinear {
+  LinearKind first;
+  int num_parts;
+};
+constexpr FusedLinear kQkv{LinearKind::kQ, 3}, kO{LinearKind::kO, 1}, kGateUp{LinearKind::kGate, 2}, kDown{LinearKind::kDown, 1};
+static_assert(kQkv.num_parts <= ops::kMaxParts && kGateUp.num_parts <= ops::kMaxParts && kScaleBlock == ops::kScaleGroup);
+
+// A matrix without its memory.
+struct MatrixShape {
+  ops::Weight weight;  // no pointers; input without scales
+  LinearScheme scheme;
+  bool has_bias = false;
+};
+
+MatrixShape shape_of(const ModelSpec& s, const WeightsOptions& o, std::int32_t layer, const FusedLinear& fused) {
+  MatrixShape out;
+  out.has_bias = fused.first == LinearKind::kQ || fused.first == LinearKind::kO ? s.attention_bias : s.mlp_bias;
+  const LinearScheme scheme = out.scheme = s.quant.scheme_of(layer, fused.first);
+  ops::Weight& w = out.weight;
+  w.k = linear_columns(s, fused.first);
+  w.num_parts = fused.num_parts;
+  for (int p = 0; p < fused.num_parts; ++p) {
+    const auto kind = static_cast<LinearKind>(static_cast<int>(fused.first) + p);
+    QUIRE_CHECK(s.quant.scheme_of(layer, kind) == scheme) << "parts of one projection are quantised alike";
+    w.first_rows[static_cast<std::size_t>(p)] = w.n;
+    w.n += linear_rows(s, kind);
+  }
+  w.format = format_of(o.dtype);
+  if (scheme.weight == WeightScaling::kNone) return out;
+  w.format = fp8_format(o);
+  w.scale_group = scheme.weight == WeightScaling::kBlock ? kScaleBlock : w.k;
+  w.input.scaling = act_scaling(scheme.input);
+  if (w.input.quantised()) w.input.format = o.fp8_fnuz ? ops::ActFormat::kFp8E4m3Fnuz : ops::ActFormat::kFp8E4m3;
+  return out;
+}
+
+// A packed matrix, with its scales and its bias.
+struct MatrixMemory {
+  TensorView packed, scales, bias;
+  MatrixShape shape;
+  std::array<float, ops::kMaxParts> input_scales{1.0f, 1.0f, 1.0f};  // kStatic, of each part
+
+  template <class V>
+  void visit(V& v, const MatrixShape& of) {
+    shape = of;
+    const ops::Weight& w = shape.weight;
+    const std::int64_t rows = round_up(w.n, ops::kPanel);
+    v.tensor(packed, ops::storage_dtype(w.format), {rows, w.k});
+    if (ops::is_fp8(w.format)) v.tensor(scales, DType::kF32, {ops::Weight::scale_rows(w.k, w.scale_group), rows});
+    if (shape.has_bias) v.tensor(bias, DType::kF32, {w.n});
+  }
+  [[nodiscard]] ops::Weight weight() const {
+    ops::Weight w = shape.weight;
+    w.packed = packed.data;
+    w.scales = scales.as<float>();
+    w.bias = bias.as<float>();
+    if (w.input.scaling == ops::ActScaling::kStatic) {
+      bool alike = true;
+      for (int p = 1; p < w.num_parts; ++p) alike = alike && input_scales[static_cast<std::size_t>(p)] == input_scales[0];
+      w.input.num_scales = alike ? 1 : w.num_parts;
+      for (int p = 0; p < w.input.num_scales; ++p) w.input.scales[static_cast<std::size_t>(p)] = input_scales[static_cast<std::size_t>(p)];
+    }
+    return w;
+  }
+  [[nodiscard]] PartScales part_scales(int part) const {
+    const ops::Weight& w = shape.weight;
+    const std::int64_t first = w.first_rows[static_cast<std::size_t>(part)];
+    return {scales.as<float>(), round_up(w.n, ops::kPanel), first, w.end_row(part) - first, w.k, w.scale_group};
+  }
 };
 
 struct LayerMemory {
   TensorView input_norm, post_norm;
   MatrixMemory qkv, o, gate_up, down;
 };
-
-std::int64_t q_size(const ModelSpec& s) { return std::int64_t{s.num_heads} * s.head_dim; }
-std::int64_t kv_size(const ModelSpec& s) { return std::int64_t{s.num_kv_heads} * s.head_dim; }
 
 struct ArenaMemory {
   TensorView embedding, final_norm, cos_sin;
@@ -44,70 +116,65 @@ struct ArenaMemory {
   template <class V>
   void visit(V& v, const ModelSpec& s, const WeightsOptions& o) {
     if (!s.tie_word_embeddings) v.tensor(embedding, o.dtype, {s.vocab_size, s.hidden_size});
-    lm_head.visit(v, o.dtype, s.vocab_size, s.hidden_size, false);
+    lm_head.visit(v, {.weight = {.format = format_of(o.dtype), .n = s.vocab_size, .k = s.hidden_size}});
     v.tensor(final_norm, DType::kF32, {s.hidden_size});
     v.tensor(cos_sin, DType::kF32, {o.max_model_len, s.head_dim});
     layers.resize(static_cast<std::size_t>(s.num_layers));
-    for (LayerMemory& l : layers) {
+    for (std::int32_t i = 0; i < s.num_layers; ++i) {
+      LayerMemory& l = layers[static_cast<std::size_t>(i)];
       v.tensor(l.input_norm, DType::kF32, {s.hidden_size});
       v.tensor(l.post_norm, DType::kF32, {s.hidden_size});
-      l.qkv.visit(v, o.dtype, q_size(s) + 2 * kv_size(s), s.hidden_size, s.attention_bias);
-      l.o.visit(v, o.dtype, s.hidden_size, q_size(s), s.attention_bias);
-      l.gate_up.visit(v, o.dtype, 2 * std::int64_t{s.intermediate_size}, s.hidden_size, s.mlp_bias);
-      l.down.visit(v, o.dtype, s.hidden_size, s.intermediate_size, s.mlp_bias);
+      l.qkv.visit(v, shape_of(s, o, i, kQkv));
+      l.o.visit(v, shape_of(s, o, i, kO));
+      l.gate_up.visit(v, shape_of(s, o, i, kGateUp));
+      l.down.visit(v, shape_of(s, o, i, kDown));
     }
   }
 };
 
-// Where one checkpoint parameter goes.
-struct Destination {
-  enum class Kind { kPacked, kRowMajor, kFloat } kind = Kind::kFloat;
-  void* target = nullptr;
-  std::int64_t first_row = 0;
-};
-
 using Destinations = std::map<std::string, Destination>;
 
-void matrix_destination(Destinations& to, const std::string& name, const MatrixMemory& m, std::int64_t first_row) {
-  to[name + ".weight"] = {Destination::Kind::kPacked, m.packed.data, first_row};
-  if (m.bias.data != nullptr) to[name + ".bias"] = {Destination::Kind::kFloat, m.bias.as<float>() + first_row, 0};
+// Every part of a layer's matrix, by the names of its linear layers.
+void matrix_destinations(Destinations& to, const ModelSpec& s, const std::string& layer, const FusedLinear& fused, MatrixMemory& m) {
+  const ops::Weight& w = m.shape.weight;
+  for (int p = 0; p < fused.num_parts; ++p) {
+    const auto part = static_cast<std::size_t>(p);
+    const std::string name = layer + std::string(kLinearNames[static_cast<std::size_t>(fused.first) + part]) + ".";
+    const std::int64_t first = w.first_rows[part];
+    Destination& weight = to[name + "weight"];
+    weight = {Destination::Kind::kPacked, m.packed.data, first};
+    if (m.bias.data != nullptr) to[name + "bias"] = {Destination::Kind::kFloat, m.bias.as<float>() + first};
+    if (!ops::is_fp8(w.format)) continue;
+    weight.kind = s.quant.on_load ? Destination::Kind::kQuantised : Destination::Kind::kFp8;
+    if (s.quant.on_load) {
+      weight.scales = m.part_scales(p);
+      continue;
+    }
+    to[name + std::string(weight_scale_name(s.quant.method, m.shape.scheme.weight))] = {Destination::Kind::kWeightScale, nullptr, 0, m.part_scales(p)};
+    if (w.input.scaling == ops::ActScaling::kStatic) to[name + std::string(kInputScaleName)] = {Destination::Kind::kInputScale, &m.input_scales[part]};
+  }
 }
 
-Destinations destinations(const ModelSpec& s, const ArenaMemory& arena) {
+Destinations destinations(const ModelSpec& s, ArenaMemory& arena) {
   Destinations to;
   if (s.tie_word_embeddings) {
-    to["model.embed_tokens.weight"] = {Destination::Kind::kPacked, arena.lm_head.packed.data, 0};
+    to["model.embed_tokens.weight"] = {Destination::Kind::kPacked, arena.lm_head.packed.data};
   } else {
-    to["model.embed_tokens.weight"] = {Destination::Kind::kRowMajor, arena.embedding.data, 0};
-    to["lm_head.weight"] = {Destination::Kind::kPacked, arena.lm_head.packed.data, 0};
+    to["model.embed_tokens.weight"] = {Destination::Kind::kRowMajor, arena.embedding.data};
+    to["lm_head.weight"] = {Destination::Kind::kPacked, arena.lm_head.packed.data};
   }
-  to["model.norm.weight"] = {Destination::Kind::kFloat, arena.final_norm.data, 0};
+  to["model.norm.weight"] = {Destination::Kind::kFloat, arena.final_norm.data};
   for (std::size_t i = 0; i < arena.layers.size(); ++i) {
-    const LayerMemory& l = arena.layers[i];
+    LayerMemory& l = arena.layers[i];
     const std::string layer = "model.layers." + std::to_string(i) + ".";
-    to[layer + "input_layernorm.weight"] = {Destination::Kind::kFloat, l.input_norm.data, 0};
-    to[layer + "post_attention_layernorm.weight"] = {Destination::Kind::kFloat, l.post_norm.data, 0};
-    matrix_destination(to, layer + "self_attn.q_proj", l.qkv, 0);
-    matrix_destination(to, layer + "self_attn.k_proj", l.qkv, q_size(s));
-    matrix_destination(to, layer + "self_attn.v_proj", l.qkv, q_size(s) + kv_size(s));
-    matrix_destination(to, layer + "self_attn.o_proj", l.o, 0);
-    matrix_destination(to, layer + "mlp.gate_proj", l.gate_up, 0);
-    matrix_destination(to, layer + "mlp.up_proj", l.gate_up, s.intermediate_size);
-    matrix_destination(to, layer + "mlp.down_proj", l.down, 0);
+    to[layer + "input_layernorm.weight"] = {Destination::Kind::kFloat, l.input_norm.data};
+    to[layer + "post_attention_layernorm.weight"] = {Destination::Kind::kFloat, l.post_norm.data};
+    matrix_destinations(to, s, layer, kQkv, l.qkv);
+    matrix_destinations(to, s, layer, kO, l.o);
+    matrix_destinations(to, s, layer, kGateUp, l.gate_up);
+    matrix_destinations(to, s, layer, kDown, l.down);
   }
   return to;
-}
-
-Status fill(const ParameterSpec& parameter, const WeightSource::Raw& raw, const Destination& to, DType dtype) {
-  if (const auto bad = first_non_finite(raw.dtype, raw.bytes))
-    return Error{ErrorCode::kCorrupt, parameter.name + ": element " + std::to_string(*bad) + " is NaN or infinite; refusing to serve these weights", {}};
-  ops::RawMatrix matrix{parameter.name, raw.dtype, raw.bytes, parameter.shape.size() == 2 ? parameter.shape[0] : 1, parameter.shape.back()};
-  switch (to.kind) {
-    case Destination::Kind::kPacked: return ops::pack_rows(matrix, format_of(dtype), to.first_row, to.target);
-    case Destination::Kind::kRowMajor: return ops::store_rows(matrix, format_of(dtype), to.target);
-    case Destination::Kind::kFloat: return ops::store_f32(matrix, static_cast<float*>(to.target));
-  }
-  return {};
 }
 
 // Angles as checkpoints were trained and as Hugging Face and vLLM serve them: frequency and product each rounded to float32. (Exact angles
@@ -138,23 +205,42 @@ struct Weights::Places {
   ArenaMemory arena;
 };
 
+namespace {
+
+// Every linear layer has a kernel, before anything is read.
+Status check_linears(const ArenaMemory& arena) {
+  for (std::size_t i = 0; i < arena.layers.size(); ++i) {
+    const LayerMemory& l = arena.layers[i];
+    for (const MatrixMemory* m : {&l.qkv, &l.o, &l.gate_up, &l.down})
+      if (const Status status = ops::linear_support(m->shape.weight.format, m->shape.weight.input, ops::LinearDevice::kCpu); !status.ok())
+        return Error{status.error().code, "layer " + std::to_string(i) + ": " + status.error().message, status.error().param};
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<Weights> Weights::place(device::Device& device, const ModelSpec& spec, const WeightsOptions& options, Places& places) {
   Weights w;
   ArenaMemory& arena = places.arena;
   auto buffer = device::place_workspace(device, "weights", [&](auto& v) { arena.visit(v, spec, options); });
   if (!buffer.ok()) return buffer.error();
+  QUIRE_RETURN_IF_ERROR(check_linears(arena));
   w.arena_ = std::move(buffer).value();
-  w.lm_head_ = arena.lm_head.weight(options.dtype, spec.vocab_size, spec.hidden_size);
+  w.lm_head_ = arena.lm_head.weight();
   w.embedding_ = spec.tie_word_embeddings ? ops::EmbeddingTable{format_of(options.dtype), spec.vocab_size, spec.hidden_size, arena.lm_head.packed.data, ops::kPanel}
                                           : ops::EmbeddingTable{format_of(options.dtype), spec.vocab_size, spec.hidden_size, arena.embedding.data, 1};
   w.final_norm_ = arena.final_norm.as<float>();
   w.cos_sin_ = arena.cos_sin.as<float>();
-  for (const LayerMemory& l : arena.layers)
-    w.layers_.push_back(LayerWeights{l.input_norm.as<float>(), l.post_norm.as<float>(), l.qkv.weight(options.dtype, q_size(spec) + 2 * kv_size(spec), spec.hidden_size),
-                                     l.o.weight(options.dtype, spec.hidden_size, q_size(spec)),
-                                     l.gate_up.weight(options.dtype, 2 * std::int64_t{spec.intermediate_size}, spec.hidden_size),
-                                     l.down.weight(options.dtype, spec.hidden_size, spec.intermediate_size)});
+  w.set_layers(places);
   return w;
+}
+
+// Input scales are among what this copies, so it comes again once they are known.
+void Weights::set_layers(const Places& places) {
+  layers_.clear();
+  for (const LayerMemory& l : places.arena.layers)
+    layers_.push_back(LayerWeights{l.input_norm.as<float>(), l.post_norm.as<float>(), l.qkv.weight(), l.o.weight(), l.gate_up.weight(), l.down.weight()});
 }
 
 Result<Weights> Weights::place(device::Device& device, const ModelSpec& spec, const WeightsOptions& options) {
@@ -174,11 +260,12 @@ Result<Weights> Weights::load(device::Device& device, const ModelSpec& spec, con
     QUIRE_CHECK(found != to.end()) << parameter.name << " has no place or was filled already";
     auto raw = source.read(parameter);
     if (!raw.ok()) return raw.error();
-    QUIRE_RETURN_IF_ERROR(fill(parameter, raw.value(), found->second, options.dtype));
+    QUIRE_RETURN_IF_ERROR(fill(parameter, raw.value(), found->second, {format_of(options.dtype), fp8_format(options)}));
     to.erase(found);
     ++progress.parameters_done;
   }
   QUIRE_CHECK(to.empty()) << to.begin()->first << " was never filled";
+  w->set_layers(places);
   fill_cos_sin(spec, options.max_model_len, places.arena.cos_sin.as<float>());
   return w;
 }

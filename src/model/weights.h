@@ -24,17 +24,20 @@ struct LoadProgress {
 };
 
 struct WeightsOptions {
-  DType dtype = DType::kBF16;        // of matrices; norms and biases are float32
+  DType dtype = DType::kBF16;        // of matrices that are not quantised; norms and biases are float32
   std::int64_t max_model_len = 0;    // rows of the rotary table
+  bool fp8_fnuz = false;             // quantised matrices are stored as FNUZ's e4m3
 };
 
 class Weights {
  public:
   // Bytes of the arena, from shapes alone.
   [[nodiscard]] static std::size_t arena_bytes(const ModelSpec& spec, const WeightsOptions& options);
-  // The arena with every tensor in its place, and nothing in them: what launches are counted with.
+  // The arena with every tensor in its place, and nothing in them (static input scales are 1): what launches are counted with. Refused: a
+  // quantised linear layer that the device has no kernel for.
   [[nodiscard]] static Result<Weights> place(device::Device& device, const ModelSpec& spec, const WeightsOptions& options);
-  // Reads every parameter exactly once from `source`. Non-finite values are refused, naming tensor and index.
+  // Reads every parameter exactly once from `source`. Non-finite values, and scales that are not above 0, are refused, naming tensor and
+  // index. Parts of a fused projection keep scales of their own.
   [[nodiscard]] static Result<Weights> load(device::Device& device, const ModelSpec& spec, const WeightsOptions& options, WeightSource& source, LoadProgress& progress);
 
   [[nodiscard]] const ops::EmbeddingTable& embedding() const { return embedding_; }
@@ -47,6 +50,7 @@ class Weights {
   Weights() = default;
   struct Places;  // of every tensor in the arena
   [[nodiscard]] static Result<Weights> place(device::Device& device, const ModelSpec& spec, const WeightsOptions& options, Places& places);
+  void set_layers(const Places& places);
   device::Buffer arena_;
   ops::EmbeddingTable embedding_;
   ops::Weight lm_head_;

@@ -6,9 +6,32 @@
 
 namespace quire::commands::test {
 
+namespace {
+
+// Static FP8 weights and an FP8 cache, as the first generation of FP8-KV checkpoints has them.
+model::ModelSpec fp8_spec(std::int32_t num_layers) {
+  model::ModelSpec spec;
+  spec.num_layers = num_layers;
+  spec.quant.method = model::QuantMethod::kFp8;
+  spec.quant.declared_by = "config.json: quantization_config.quant_method";
+  model::LayerSchemes all;
+  all.fill({model::WeightScaling::kTensor, model::InputScaling::kStatic});
+  spec.quant.layers.assign(static_cast<std::size_t>(num_layers), all);
+  spec.quant.kv = model::KvScheme{};
+  return spec;
+}
+
+model::ModelSpec plain_spec(std::int32_t num_layers) {
+  model::ModelSpec spec;
+  spec.num_layers = num_layers;
+  return spec;
+}
+
+}  // namespace
+
 const std::vector<ThreadLine>& thread_lines() {
-  static const ModelFacts kLlama70b{.num_heads = 64, .num_kv_heads = 8, .head_dim = 128, .dtype = DType::kBF16, .masks = {}, .limit = {.tokens = 131072}, .fp8_kv = true, .serve_refusal = ""};
-  static const ModelFacts kLlama8b{.num_heads = 32, .num_kv_heads = 8, .head_dim = 128, .dtype = DType::kBF16, .masks = {}, .limit = {.tokens = 131072}, .fp8_kv = false, .serve_refusal = ""};
+  static const ModelFacts kLlama70b{.num_heads = 64, .num_kv_heads = 8, .head_dim = 128, .dtype = DType::kBF16, .masks = {}, .limit = {.tokens = 131072}, .fp8_kv = true, .spec = fp8_spec(80), .serve_refusal = ""};
+  static const ModelFacts kLlama8b{.num_heads = 32, .num_kv_heads = 8, .head_dim = 128, .dtype = DType::kBF16, .masks = {}, .limit = {.tokens = 131072}, .fp8_kv = false, .spec = plain_spec(32), .serve_refusal = ""};
   static const std::vector<ThreadLine> kLines = {
       {"#20295",
        {{"HIP_VISIBLE_DEVICES", "3,4"}, {"VLLM_ROCM_USE_AITER", "1"}, {"VLLM_USE_V1", "1"}},

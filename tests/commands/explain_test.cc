@@ -109,9 +109,9 @@ TEST(Explain, EveryQuestionFlagChangesTheAnswer) {
 TEST(Explain, WhatIsNotBuiltIsMarkedAndNothingElse) {
   EXPECT_TRUE(answer("").runnable());
   EXPECT_TRUE(answer("").not_built.empty());
-  const auto e = answer("-tp 2 --quantization fp8 --speculative-config.model X --enable-lora");
+  const auto e = answer("-tp 2 --quantization awq --speculative-config.model X --enable-lora");
   EXPECT_FALSE(e.runnable());
-  for (const char* flag : {"-tp '2'", "--quantization 'fp8'", "--speculative-config", "--enable-lora"}) EXPECT_THAT(e.not_built, Contains(HasSubstr(flag)));
+  for (const char* flag : {"-tp '2'", "--quantization 'awq'", "--speculative-config", "--enable-lora"}) EXPECT_THAT(e.not_built, Contains(HasSubstr(flag)));
   EXPECT_EQ(e.not_built.size(), 4u);
   ModelFacts refused = kFacts;
   refused.serve_refusal = "config.json: something";
@@ -138,6 +138,19 @@ TEST(Explain, AFormatOfNoRowHasTheNameThatWasAskedFor) {
   EXPECT_THAT(text, HasSubstr("KV bfloat16 instead of nvfp4"));
   EXPECT_THAT(text, Not(HasSubstr("of no row")));
   EXPECT_EQ(explanation_json(e).at("question").at("kv_format").as_string(), "nvfp4");
+}
+
+TEST(Explain, TheWeightsAreThoseThatServeWouldHave) {
+  EXPECT_EQ(answer("").quantization, "none");
+  const auto loaded = answer("--quantization fp8");
+  EXPECT_TRUE(loaded.runnable());
+  EXPECT_EQ(loaded.quantization, "fp8, made while loading: 224 of 224 linear layers: tensor weights, inputs per token");
+  EXPECT_THAT(explanation_text(loaded), HasSubstr("weights   quantised by fp8, made while loading"));
+  const ModelFacts fp8 = test::thread_lines()[0].facts;
+  EXPECT_EQ(answer("", {}, fp8).quantization, "fp8: 560 of 560 linear layers: tensor weights, static inputs");
+  const auto other = answer("--quantization quark", {}, fp8);
+  EXPECT_FALSE(other.runnable());
+  EXPECT_THAT(other.not_built, Contains(HasSubstr("--quantization 'quark': the checkpoint is quantised by 'fp8'")));
 }
 
 TEST(Explain, GraphModesFollowTheSelectedRows) {

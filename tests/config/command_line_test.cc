@@ -162,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{"serve M --served-model-name", "--served-model-name: needs a value"}, BadLine{"serve ''", "MODEL is empty"},
         BadLine{"serve M --tensor-parallel-size 2", "--tensor-parallel-size '2': more than one rank: not built yet"},
         BadLine{"serve M -tp 2", "-tp '2': more than one rank: not built yet"},
-        BadLine{"serve M --quantization fp8", "quantised weights: not built yet"}, BadLine{"serve M -q awq", "quantised weights: not built yet"},
+        BadLine{"serve M -q awq", "-q 'awq': this weight quantisation: not built yet"}, BadLine{"serve M --quantization fp9", "did you mean 'fp8'?"},
         BadLine{"serve M --kv-cache-dtype fp8_inc", "--kv-cache-dtype 'fp8_inc': this KV cache format: not built yet"},
         BadLine{"serve M --kv-cache-dtype nvfp4", "not built yet"},
         BadLine{"serve M --speculative-config {\"method\":\"ngram\"}", "speculative decoding: not built yet"},

@@ -281,7 +281,7 @@ TEST(QuantMethods, ATableWithARowForEach) {
   for (const QuantMethodRow& row : quant_methods()) {
     EXPECT_EQ(quant_method_named(row.name), row.method);
     EXPECT_EQ(quant_method_name(row.method), row.name);
-    EXPECT_THAT(quantization_markdown_table(), HasSubstr("| `" + std::string(row.name) + "` |"));
+    EXPECT_THAT(quantization_markdown(), HasSubstr("| `" + std::string(row.name) + "` |"));
   }
   EXPECT_EQ(quant_method_named("none"), std::nullopt);
 }

@@ -9,6 +9,7 @@
 #include "attention/plan.h"
 #include "kit/guarded_buffer.h"
 #include "ops/cpu_kernels.h"
+#include "reference/quantise.h"
 #include "reference/rounding.h"
 
 namespace quire::test {
@@ -29,27 +30,67 @@ const attention::BackendCaps& backend_named(const std::string& name) {
 
 }  // namespace
 
+namespace {
+
+DType stored_dtype(const model::ParameterSpec& parameter, DType dtype) {
+  return parameter.kind == model::ParameterKind::kFloat ? dtype : parameter.kind == model::ParameterKind::kFp8 ? DType::kFp8E4m3 : DType::kBF16;
+}
+
+const model::ParameterSpec* find_parameter(const std::vector<model::ParameterSpec>& parameters, const std::string& name) {
+  const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) { return p.name == name; });
+  return found == parameters.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
 reference::Matrix random_parameter(const model::ParameterSpec& parameter, DType dtype) {
+  constexpr double kFp8Deviation = 100.0;
   std::uint64_t seed = 99;
   for (const char ch : parameter.name) seed = seed * 1099511628211ull + static_cast<unsigned char>(ch);
   std::mt19937_64 rng(seed);
   const bool matrix = parameter.shape.size() == 2, norm = parameter.name.find("norm") != std::string::npos;
-  const std::int64_t rows = matrix ? parameter.shape[0] : 1, columns = parameter.shape.back();
+  const std::int64_t rows = matrix ? parameter.shape[0] : 1, columns = parameter.shape.empty() ? 1 : parameter.shape.back();
   const bool embedding = parameter.name.find("embed") != std::string::npos;
-  std::normal_distribution<double> normal(norm ? 1.0 : 0.0, norm || !matrix ? 0.3 : embedding ? 1.0 : 1.3 / std::sqrt(static_cast<double>(columns)));
   reference::Matrix m(rows, columns);
-  for (double& v : m.values) v = reference::round_to(dtype, normal(rng));
+  const DType stored = stored_dtype(parameter, dtype);
+  if (parameter.kind == model::ParameterKind::kWeightScale || parameter.kind == model::ParameterKind::kInputScale) {
+    std::uniform_real_distribution<double> factor(0.5, 2.0);
+    for (double& v : m.values) v = reference::round_to(stored, (parameter.kind == model::ParameterKind::kInputScale ? 0.02 : 0.1 / kFp8Deviation) * factor(rng));
+    return m;
+  }
+  const double weight_deviation = parameter.kind == model::ParameterKind::kFp8 ? kFp8Deviation : 1.3 / std::sqrt(static_cast<double>(columns));
+  std::normal_distribution<double> normal(norm ? 1.0 : 0.0, norm || !matrix ? 0.3 : embedding ? 1.0 : weight_deviation);
+  for (double& v : m.values) v = reference::round_to(stored, normal(rng));
   return m;
+}
+
+reference::Matrix random_weight(const model::ModelSpec& spec, const std::string& name, DType dtype, DType fp8) {
+  const auto parameters = model::parameters_of(spec);
+  reference::Matrix w = random_parameter(*find_parameter(parameters, name + "weight"), dtype);
+  for (const char* scale_name : {"weight_scale", "weight_scale_inv"}) {
+    const model::ParameterSpec* scale = find_parameter(parameters, name + scale_name);
+    if (scale == nullptr) continue;
+    const reference::Matrix s = random_parameter(*scale, dtype);
+    for (std::int64_t r = 0; r < w.rows; ++r)
+      for (std::int64_t c = 0; c < w.cols; ++c) w.at(r, c) *= scale->shape.size() == 2 ? s.at(r / 128, c / 128) : s.at(0, scale->shape.empty() ? 0 : r);
+  }
+  if (!spec.quant.on_load || name.find("_proj.") == std::string::npos) return w;
+  double largest = 0.0;
+  for (const double v : w.values) largest = std::max(largest, std::fabs(v));
+  const reference::Quantised q = reference::quantise_with(w, fp8, reference::round_to(DType::kF32, largest / (fp8 == DType::kFp8E4m3 ? 448.0 : 240.0)));
+  for (std::size_t i = 0; i < w.values.size(); ++i) w.values[i] = q.stored.values[i] * q.scales.values[0];
+  return w;
 }
 
 Result<model::WeightSource::Raw> RandomWeights::read(const model::ParameterSpec& parameter) {
   ++reads[parameter.name];
   bytes_.clear();
+  const DType dtype = stored_dtype(parameter, dtype_);
   for (const double v : random_parameter(parameter, dtype_).values) {
-    const std::uint32_t bits = reference::encode(dtype_, v);
-    for (std::size_t i = 0; i < dtype_bytes(dtype_); ++i) bytes_.push_back(static_cast<std::byte>(bits >> (8 * i) & 0xffu));
+    const std::uint32_t bits = reference::encode(dtype, v);
+    for (std::size_t i = 0; i < dtype_bytes(dtype); ++i) bytes_.push_back(static_cast<std::byte>(bits >> (8 * i) & 0xffu));
   }
-  return Raw{dtype_, bytes_};
+  return Raw{dtype, bytes_};
 }
 
 model::ModelSpec small_spec(std::int32_t num_kv_heads, std::int32_t head_dim) {
@@ -70,17 +111,22 @@ model::ModelSpec small_spec(std::int32_t num_kv_heads, std::int32_t head_dim) {
 
 reference::LlamaReference reference_of(const LayersCase& c) {
   const auto parameters = model::parameters_of(c.spec);
+  const DType fp8 = c.fp8_fnuz ? DType::kFp8E4m3Fnuz : DType::kFp8E4m3;
   const auto load = [&](const std::string& name) {
-    return random_parameter(*std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) { return p.name == name; }), c.dtype);
+    if (name.ends_with(".weight")) return random_weight(c.spec, name.substr(0, name.size() - 6), c.dtype, fp8);
+    reference::Matrix m = random_parameter(*find_parameter(parameters, name), c.dtype);
+    if (c.fp8_fnuz && name.ends_with(".input_scale")) m.values[0] *= 2.0;
+    return m;
   };
-  return reference::LlamaReference(c.spec, load, {.max_model_len = kMaxModelLen, .angles = reference::AnglePrecision::kFloat32, .kv_dtype = c.kv_dtype == DType::kF32 ? std::nullopt : std::optional(c.kv_dtype)});
+  return reference::LlamaReference(c.spec, load,
+                                   {.max_model_len = kMaxModelLen, .angles = reference::AnglePrecision::kFloat32, .kv_dtype = c.kv_dtype == DType::kF32 ? std::nullopt : std::optional(c.kv_dtype), .fp8 = fp8});
 }
 
-LayersRig::LayersRig(const LayersCase& layers, const std::vector<std::vector<TokenId>>& s)
+LayersRig::LayersRig(const LayersCase& layers, const std::vector<std::vector<TokenId>>& s, model::WeightSource* given)
     : c(layers), sequences(s), device(std::make_unique<device::CpuDevice>(layers.threads, all_kernels())), stream(device->make_stream()) {
-  RandomWeights source(c.dtype);
+  RandomWeights random(c.dtype);
   model::LoadProgress progress;
-  weights = std::make_unique<model::Weights>(model::Weights::load(*device, c.spec, {c.dtype, kMaxModelLen}, source, progress).value());
+  weights = std::make_unique<model::Weights>(model::Weights::load(*device, c.spec, {c.dtype, kMaxModelLen, c.fp8_fnuz}, given != nullptr ? *given : random, progress).value());
   const auto per_sequence = static_cast<std::int32_t>(ceil_div(kMaxModelLen, std::int64_t{c.block_size}));
   std::vector<std::int32_t> ids(static_cast<std::size_t>(per_sequence) * sequences.size() + 1);
   std::iota(ids.begin(), ids.end(), 0);

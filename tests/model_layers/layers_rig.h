@@ -15,10 +15,14 @@
 
 namespace quire::test {
 
-// Values of a parameter from its name alone, rounded to `dtype`.
+// Values of a parameter from its name alone, as a file holds them: rounded to `dtype`, FP8 weights to e4m3, scales to bfloat16 and about
+// as large as makes their numbers like those of a weight that is not quantised.
 [[nodiscard]] reference::Matrix random_parameter(const model::ParameterSpec& parameter, DType dtype);
+// What a linear layer's weight of `spec` stands for, quantised or not: numbers times scales. `name`: up to "weight". With
+// spec.quant.on_load after quantising to `fp8`.
+[[nodiscard]] reference::Matrix random_weight(const model::ModelSpec& spec, const std::string& name, DType dtype, DType fp8 = DType::kFp8E4m3);
 
-// Serves them; counts reads by name.
+// Serves random_parameter()s; counts reads by name.
 class RandomWeights final : public model::WeightSource {
  public:
   explicit RandomWeights(DType dtype) : dtype_(dtype) {}
@@ -36,6 +40,7 @@ struct LayersCase {
   std::string backend = "CPU_UNIFIED";
   int threads = 1;
   std::int32_t block_size = 16;
+  bool fp8_fnuz = false;  // of quantised weights and inputs
 };
 
 inline constexpr std::int64_t kMaxModelLen = 128;
@@ -52,7 +57,8 @@ struct StepRow {
 };
 
 struct LayersRig {
-  LayersRig(const LayersCase& layers, const std::vector<std::vector<TokenId>>& sequences);
+  // Weights from `source`; nullptr: RandomWeights.
+  LayersRig(const LayersCase& layers, const std::vector<std::vector<TokenId>>& sequences, model::WeightSource* source = nullptr);
   // Runs the step now; logits of all its tokens, in row order.
   [[nodiscard]] std::vector<float> eager(const std::vector<StepRow>& rows);
   // Records the forward pass and the logits for the largest step there may be, with every step input poisoned.

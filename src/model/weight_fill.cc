@@ -1,0 +1,78 @@
+#include "model/weight_fill.h"
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/checked.h"
+#include "model/finite_scan.h"
+#include "model/float_values.h"
+#include "ops/pack.h"
+
+namespace quire::model {
+namespace {
+
+Error refused(const ParameterSpec& p, std::size_t element, const std::string& why) {
+  return Error{ErrorCode::kCorrupt, p.name + ": element " + std::to_string(element) + " is " + why + "; refusing to serve these weights", {}};
+}
+
+// In the device's encoding.
+Result<std::vector<float>> read_scales(const ParameterSpec& p, const WeightSource::Raw& raw, float factor) {
+  std::vector<float> values = float_values(raw.dtype, raw.bytes);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float x = values[i];
+    if (!(x > 0) || !std::isfinite(x)) return refused(p, i, shown_scale(x) + ", and a scale is finite and above 0");
+    // Below, x / scale overflows for ordinary x; above, the largest stored number times its scale does.
+    constexpr float kLeast = std::numeric_limits<float>::min(), kMost = std::numeric_limits<float>::max() / 448.0f;
+    values[i] = x * factor;
+    if (values[i] < kLeast || values[i] > kMost)
+      return refused(p, i, shown_scale(x) + (factor == 1.0f ? "" : " (twice that for FNUZ)") + ", and a scale is from " + scale_text(kLeast) + " to " + scale_text(kMost));
+  }
+  return values;
+}
+
+Status fill_weight_scales(const ParameterSpec& p, const WeightSource::Raw& raw, const PartScales& to, float factor) {
+  const auto values = read_scales(p, raw, factor);
+  if (!values.ok()) return values.error();
+  const auto at = [&](std::int64_t i) { return values.value()[static_cast<std::size_t>(i)]; };
+  if (p.shape.empty()) {
+    to.set([&](std::int64_t, std::int64_t) { return at(0); });
+  } else if (p.shape.size() == 1) {
+    to.set([&](std::int64_t r, std::int64_t) { return at(r); });
+  } else {
+    const std::int64_t blocks = p.shape[1];
+    QUIRE_CHECK_EQ(blocks, ceil_div(to.k, to.group)) << p.name;
+    to.set([&](std::int64_t r, std::int64_t g) { return at(r / kScaleBlock * blocks + g); });
+  }
+  return {};
+}
+
+}  // namespace
+
+Status fill(const ParameterSpec& p, const WeightSource::Raw& raw, const Destination& to, const FillFormats& formats) {
+  if (const auto bad = first_non_finite(raw.dtype, raw.bytes)) return refused(p, *bad, "NaN or infinite");
+  const ops::RawMatrix matrix{p.name, raw.dtype, raw.bytes, p.shape.size() == 2 ? p.shape[0] : 1, p.shape.empty() ? 1 : p.shape.back()};
+  const float factor = ops::ocp_scale_factor(formats.fp8);
+  switch (to.kind) {
+    case Destination::Kind::kPacked: return ops::pack_rows(matrix, formats.plain, to.first_row, to.target);
+    case Destination::Kind::kRowMajor: return ops::store_rows(matrix, formats.plain, to.target);
+    case Destination::Kind::kFloat: return ops::store_f32(matrix, static_cast<float*>(to.target));
+    case Destination::Kind::kFp8: return ops::pack_fp8_rows(matrix, formats.fp8, to.first_row, to.target);
+    case Destination::Kind::kQuantised: {
+      const auto scale = ops::quantising_scale(matrix, formats.fp8);
+      if (!scale.ok()) return scale.error();
+      to.scales.set([&](std::int64_t, std::int64_t) { return scale.value(); });
+      return ops::quantise_rows(matrix, formats.fp8, scale.value(), to.first_row, to.target);
+    }
+    case Destination::Kind::kWeightScale: return fill_weight_scales(p, raw, to.scales, factor);
+    case Destination::Kind::kInputScale: {
+      const auto values = read_scales(p, raw, factor);
+      if (!values.ok()) return values.error();
+      *static_cast<float*>(to.target) = values.value().front();
+      return {};
+    }
+  }
+  return {};
+}
+
+}  // namespace quire::model
