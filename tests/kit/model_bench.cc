@@ -19,12 +19,17 @@ std::vector<device::CpuKernel> all_cpu_kernels() {
 }
 
 ModelBench::ModelBench(const ModelBenchOptions& o) : spec(o.dummy.has_value() ? *o.dummy : model::read_model_spec(o.model_dir).value()) {
+  if (o.on_load.has_value()) {
+    spec.quant = {.method = model::QuantMethod::kFp8, .on_load = true};
+    spec.quant.layers.resize(static_cast<std::size_t>(spec.num_layers));
+    for (model::LayerSchemes& layer : spec.quant.layers) layer.fill(*o.on_load);
+  }
   device = std::make_unique<device::CpuDevice>(o.num_threads, o.kernels.empty() ? all_cpu_kernels() : o.kernels);
   std::unique_ptr<model::WeightSource> source = o.dummy.has_value() ? model::dummy_weights(spec, 1) : model::open_checkpoint_weights(o.model_dir, spec, {}).value();
   const DType dtype = o.dtype.value_or(spec.dtype), kv_dtype = o.kv_dtype.value_or(dtype);
   model::LoadProgress progress;
   weights = std::make_unique<model::Weights>(
-      model::Weights::load(*device, spec, model::WeightsOptions{dtype, o.scheduler.max_model_len}, *source, progress).value());
+      model::Weights::load(*device, spec, model::WeightsOptions{dtype, o.scheduler.max_model_len, o.fp8_fnuz}, *source, progress).value());
   const attention::AttnProblem problem{spec.num_heads, spec.num_kv_heads, spec.head_dim, o.scheduler.block_size, kv::kv_format_of(kv_dtype).value(), dtype};
   backend = attention::select_backend(problem, "cpu", o.backend).value().backend;
   if (o.claimed_graph_support.has_value()) {

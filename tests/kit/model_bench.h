@@ -20,6 +20,8 @@ struct ModelBenchOptions {
   std::optional<model::ModelSpec> dummy; // ... or dummy weights of this spec
   std::optional<DType> dtype;            // default: the model's
   std::optional<DType> kv_dtype;         // default: dtype
+  std::optional<model::LinearScheme> on_load;  // all linear layers of the model are quantised while they are read
+  bool fp8_fnuz = false;                 // quantised weights and inputs are FNUZ's e4m3
   std::string backend = "CPU_UNIFIED";
   int num_threads = 1;
   std::string graph_mode = "NONE";      // asked for; resolved against the backend

@@ -29,6 +29,7 @@ struct Scenario {
   std::int32_t crowd_prompt = 300, crowd_outputs = 24;  // longest prompt, tokens generated, of the crowd's members
   bool prefix_caching = false;
   std::optional<DType> kv = {};  // of the cache; else the model's
+  bool fp8_weights = false;      // quantised while loading, inputs per token
   bool twice = false;  // run the subjects first once, so that the second time hits the prefix cache
   int contradictions = 0;  // sequences whose parameters leave no token, at their first output and at their second
 };
@@ -85,6 +86,7 @@ struct Outcome {
 Outcome run(const Scenario& setup, std::vector<SequenceSpec> mine = subjects(10)) {
   test::ModelBenchOptions o{.model_dir = kModel, .backend = setup.backend, .num_threads = setup.threads, .graph_mode = setup.graph_mode};
   o.kv_dtype = setup.kv;
+  if (setup.fp8_weights) o.on_load = model::LinearScheme{model::WeightScaling::kTensor, model::InputScaling::kPerToken};
   o.scheduler = SchedulerConfig{.max_num_batched_tokens = setup.budget,
                                 .max_num_seqs = std::min(80, setup.budget),
                                 .max_model_len = 1024,
@@ -114,18 +116,18 @@ Outcome run(const Scenario& setup, std::vector<SequenceSpec> mine = subjects(10)
   return {{result.sequences.begin() + middle, result.sequences.begin() + middle + kSubjects}, result.stats};
 }
 
-// What each format of the cache gives, alone and eager.
-const Outcome& baseline(std::optional<DType> kv) {
-  static std::map<std::optional<DType>, Outcome> outcomes;
-  auto& outcome = outcomes[kv];
-  if (outcome.subjects.empty()) outcome = run(Scenario{.kv = kv});
+// What each format of the cache and of the weights gives, alone and eager.
+const Outcome& baseline(std::optional<DType> kv, bool fp8_weights = false) {
+  static std::map<std::pair<std::optional<DType>, bool>, Outcome> outcomes;
+  auto& outcome = outcomes[{kv, fp8_weights}];
+  if (outcome.subjects.empty()) outcome = run(Scenario{.kv = kv, .fp8_weights = fp8_weights});
   return outcome;
 }
 
-void expect_same(const Outcome& got, std::optional<DType> kv = {}) {
+void expect_same(const Outcome& got, std::optional<DType> kv = {}, bool fp8_weights = false) {
   for (int i = 0; i < kSubjects; ++i) {
     const auto& a = got.subjects[static_cast<std::size_t>(i)];
-    const auto& b = baseline(kv).subjects[static_cast<std::size_t>(i)];
+    const auto& b = baseline(kv, fp8_weights).subjects[static_cast<std::size_t>(i)];
     EXPECT_EQ(a.error, "");
     EXPECT_EQ(a.tokens, b.tokens) << "subject " << i;
     const auto bits = test::compare_bits(a.logprobs, b.logprobs);
@@ -184,6 +186,14 @@ TEST_P(D2Fp8Cache, SameBitsHoweverComputed) {
   EXPECT_NE(baseline(kv).subjects[3].logprobs, baseline({}).subjects[3].logprobs) << "the cache's format changes nothing";
 }
 INSTANTIATE_TEST_SUITE_P(EveryFormat, D2Fp8Cache, ::testing::Values(DType::kFp8E4m3, DType::kFp8E4m3Fnuz, DType::kFp8E5m2), [](const auto& p) { return std::string(dtype_name(p.param)); });
+
+TEST(D2Fp8Weights, SameBitsHoweverComputed) {
+  const auto same = [](const Scenario& s) { expect_same(run(s), s.kv, true); };
+  same(Scenario{.threads = 2, .budget = 7, .crowd = 3, .fp8_weights = true});
+  same(Scenario{.backend = "CPU_SPLIT", .graph_mode = "FULL_AND_PIECEWISE", .budget = 200, .depth = 2, .crowd = 4, .fp8_weights = true});
+  same(Scenario{.graph_mode = "FULL", .crowd = 4, .kv = DType::kFp8E4m3, .fp8_weights = true});
+  EXPECT_NE(baseline({}, true).subjects[3].logprobs, baseline({}).subjects[3].logprobs) << "quantising changes nothing";
+}
 
 // A generated token, one decode step each, and the same token in a prompt that is scored by prefill: in every graph mode, with every
 // cache format's own rounding in between.
