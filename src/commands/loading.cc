@@ -6,6 +6,7 @@
 
 #include "attention/device_family.h"
 #include "base/log.h"
+#include "calibration/scales.h"
 #include "commands/builtin_text.h"
 #include "commands/cpu_set_up.h"
 #include "commands/kv_scales.h"
@@ -108,7 +109,7 @@ class Loading {
     auto kv = kv::KvStore::create(*out_.memory->device, setup.layout);
     if (!kv.ok()) return kv.error();
     out_.memory->kv = std::make_unique<kv::KvStore>(std::move(kv).value());
-    out_.memory->kv->set_scales(out_.scales.store_scales());
+    if (!out_.scales.pending()) out_.memory->kv->set_scales(out_.scales.store_scales());
     timeline_.lap("KV cache");
     return {};
   }
@@ -117,12 +118,28 @@ class Loading {
     auto runner = runner::ModelRunner::create(*out_.memory->device, setup.runner, *out_.memory->weights, *out_.memory->kv);
     if (!runner.ok()) return runner.error();
     out_.runner = std::move(runner).value();
+    if (out_.scales.pending()) QUIRE_RETURN_IF_ERROR(calculate_scales(setup));
     const auto started = std::chrono::steady_clock::now();
     Progress progress(health_, "recording graphs");
     recorded_ = out_.runner->record_graphs([&](std::size_t done, std::size_t total) { progress.tell(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total)); });
     QUIRE_LOG_INFO("graph mode {}: {} shapes, {} graphs, {} recorded in {}", graph::graph_mode_name(setup.graphs.mode), recorded_.num_keys, recorded_.num_graphs, mebibytes(recorded_.bytes),
                    seconds_text(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count()));
     timeline_.lap("graphs");
+    return {};
+  }
+  Status calculate_scales(const RunSetup& setup) {
+    const auto text = builtin_tokens();
+    if (!text.ok()) return text.error();
+    const config::EngineSettings& e = config_.engine;
+    const calibration::Divisors divisors{.keys = static_cast<float>(e.k_scale_constant), .values = static_cast<float>(e.v_scale_constant)};
+    Progress progress(health_, "calculating KV scales");
+    const auto made = calibration::calculate_kv_scales({setup.runner, *out_.memory->weights, *out_.memory->kv, *out_.runner}, text.value(), divisors, [&](std::int64_t done, std::int64_t total) { progress.tell(done, total); });
+    if (!made.ok()) return made.error();
+    for (const std::string& zero : made->zeros) QUIRE_LOG_WARN("--calculate-kv-scales: {}", zero);
+    out_.scales = model::calculated_ledger(std::move(out_.scales), made->scales);
+    QUIRE_LOG_INFO("--calculate-kv-scales: over {} tokens; scale of keys: the largest / {}, of values: / {}", text->size(), e.k_scale_constant, e.v_scale_constant);
+    log_lines(ledger_text(out_.scales));
+    timeline_.lap("calculated KV scales");
     return {};
   }
   void hold_to(const MemoryPlan& plan) {
@@ -138,13 +155,19 @@ class Loading {
                    out_.report.passed() ? "all passed" : out_.report.failure());
     timeline_.lap("self-check");
   }
-  Status measure_cache(const RunSetup& setup) {
-    health_.set_progress("measuring the FP8 KV cache");
-    const auto text = prepared_.tokenizer->encode(builtin_text(), text::AddSpecialTokens::kYes);
+  // The built-in text in the model's tokens.
+  Result<std::vector<TokenId>> builtin_tokens() {
+    auto text = prepared_.tokenizer->encode(builtin_text(), text::AddSpecialTokens::kYes);
     if (!text.ok()) return text.error();
     const auto alien = std::find_if(text->begin(), text->end(), [&](TokenId id) { return id < 0 || id >= config_.model.vocab_size; });
     if (text->empty() || alien != text->end())
       return Error{ErrorCode::kCorrupt, "--tokenizer: it makes " + (text->empty() ? std::string("no token") : "token id " + std::to_string(*alien)) + " of an ordinary text; the model has " + std::to_string(config_.model.vocab_size) + " tokens", "--tokenizer"};
+    return text;
+  }
+  Status measure_cache(const RunSetup& setup) {
+    health_.set_progress("measuring the FP8 KV cache");
+    const auto text = builtin_tokens();
+    if (!text.ok()) return text.error();
     out_.kv_gate = selfcheck::run_kv_gate({setup.runner, *out_.memory->weights, *out_.memory->kv, *out_.runner}, text.value());
     QUIRE_LOG_INFO("KV gate: {}, {}: {}", out_.kv_gate.summary(), seconds_text(out_.kv_gate.seconds), out_.kv_gate.passed() ? "passed" : "FAILED, " + out_.kv_gate.failure());
     timeline_.lap("KV gate");

@@ -31,6 +31,9 @@ constexpr EnvRow kRows[] = {
     {.name = "VLLM_CPU_KVCACHE_SPACE", .kind = K::kInt, .allowed = "0..1048576", .text = "KV pool in GiB; 0: the default rule; --kv-cache-memory-bytes wins"},
 
     {.name = "VLLM_ATTENTION_BACKEND", .text = "Attention backend, an explicit choice; --attention-backend wins"},
+    {.name = "K_SCALE_CONSTANT", .kind = K::kInt, .fallback = "200", .allowed = "1..1000000", .text = "--calculate-kv-scales: the largest key divided by this is the scale of keys"},
+    {.name = "V_SCALE_CONSTANT", .kind = K::kInt, .fallback = "100", .allowed = "1..1000000", .text = "--calculate-kv-scales: the largest value divided by this is the scale of values"},
+    {.name = "Q_SCALE_CONSTANT", .text = "queries are never quantised here, so they have no scale", .fate = F::kReplaced},
     {.name = "VLLM_USE_V1", .text = "there is one engine", .fate = F::kReplaced},
     {.name = "VLLM_USE_V2_MODEL_RUNNER", .text = "there is one model runner", .fate = F::kReplaced},
     {.name = "VLLM_ROCM_USE_AITER", .text = kRocm, .fate = F::kReplaced},

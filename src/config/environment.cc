@@ -39,6 +39,10 @@ void store(std::string_view name, const std::string& value, Environment& env) {
     env.keep_alive_seconds = static_cast<std::int32_t>(*parse_integer(value));
   else if (name == "VLLM_LOG_STATS_INTERVAL")
     env.log_stats_interval_seconds = *parse_number(value);
+  else if (name == "K_SCALE_CONSTANT")
+    env.k_scale_constant = static_cast<std::int32_t>(*parse_integer(value));
+  else if (name == "V_SCALE_CONSTANT")
+    env.v_scale_constant = static_cast<std::int32_t>(*parse_integer(value));
   else if (name == "VLLM_ATTENTION_BACKEND")
     env.attention_backend = value;
   else if (name == "VLLM_CPU_KVCACHE_SPACE") {

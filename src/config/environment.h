@@ -44,6 +44,7 @@ struct Environment {
   std::optional<double> log_stats_interval_seconds;
   std::optional<std::int64_t> kv_cache_gib;  // VLLM_CPU_KVCACHE_SPACE
   std::optional<std::string> attention_backend;  // VLLM_ATTENTION_BACKEND, as written
+  std::optional<std::int32_t> k_scale_constant, v_scale_constant;
   std::optional<bool> rocm_aiter, rocm_aiter_mha;  // VLLM_ROCM_USE_AITER and _MHA, for devices that have such a path
   std::vector<Adjustment> notes;
 };

@@ -30,6 +30,16 @@ void resolve_dtypes(Resolution& r) {
   if (cache == "auto" && declared) r.note(Severity::kInfo, "--kv-cache-dtype", std::string("auto: ") + dtype_name(engine.kv_dtype) + ", which the checkpoint declares (" + declared->declared_by + ")");
 }
 
+void resolve_kv_scales(Resolution& r) {
+  EngineSettings& engine = r.out.engine;
+  engine.k_scale_constant = r.in.environment.k_scale_constant.value_or(engine.k_scale_constant);
+  engine.v_scale_constant = r.in.environment.v_scale_constant.value_or(engine.v_scale_constant);
+  if (!r.in.options.boolean("calculate-kv-scales")) return;
+  engine.calculate_kv_scales = engine.kv_dtype == DType::kFp8E4m3 || engine.kv_dtype == DType::kFp8E4m3Fnuz;
+  if (!engine.calculate_kv_scales)
+    r.note(Severity::kWarning, "--calculate-kv-scales", std::string("has no effect: the KV cache is ") + dtype_name(engine.kv_dtype) + (is_fp8(engine.kv_dtype) ? ", whose scales are 1" : ", which has no scales"));
+}
+
 void resolve_weights(Resolution& r) {
   auto quant = resolve_quantization(r.in.options, r.in.model, r.out.adjustments);
   if (quant.ok())
@@ -112,6 +122,7 @@ Result<ResolvedConfig> resolve(const ResolveInputs& inputs) {
   r.out.adjustments = inputs.environment.notes;
   r.out.adjustments.insert(r.out.adjustments.end(), inputs.options.notes().begin(), inputs.options.notes().end());
   resolve_dtypes(r);
+  resolve_kv_scales(r);
   resolve_weights(r);
   resolve_engine(r);
   resolve_capacity(r);

@@ -41,6 +41,8 @@ struct EngineSettings {
   std::vector<std::string> relaxed;     // as given, for the banner
   DType dtype = DType::kBF16;           // weights (and activations' storage) after loading
   DType kv_dtype = DType::kBF16;        // KV cache
+  bool calculate_kv_scales = false;     // --calculate-kv-scales: those of a checkpoint that has none, for an e4m3 cache
+  std::int32_t k_scale_constant = 200, v_scale_constant = 100;  // their divisors (K_SCALE_CONSTANT, V_SCALE_CONSTANT)
   bool fp8_fnuz = false;                // e4m3 is FNUZ (QUIRE_FP8_FLAVOR)
   std::uint64_t seed = 0;
   std::int64_t kv_cache_bytes = 0;  // KV pool size on this device (from --kv-cache-memory-bytes or the CPU rule)

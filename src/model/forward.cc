@@ -18,10 +18,16 @@ LayerTensors tensors_of(const ForwardModel& m, std::int64_t n) {
 
 const LayerWeights& layer_weights(const ForwardModel& m, std::int32_t layer) { return m.weights.layers()[static_cast<std::size_t>(layer)]; }
 
+void observe(const ForwardModel& m, Site site, std::int32_t layer) {
+  if (m.observer != nullptr) (*m.observer)(site, layer);
+}
+
 // Up to the write of this layer's keys and values.
 void before_attention(device::Stream& stream, const ForwardModel& m, const StepView& step, const LayerTensors& t, std::int32_t layer) {
   const ops::Weight& qkv = layer_weights(m, layer).qkv;
+  observe(m, Site::kQkvInput, layer);
   ops::linear(stream, m.act.input_of(qkv, t.hidden), qkv, t.qkv);
+  observe(m, Site::kQkvOutput, layer);
   ops::qk_norm_rope_kv_write(stream,
                              ops::RopeKvWrite{.qkv = t.qkv,
                                               .positions = step.positions,
@@ -38,11 +44,14 @@ void after_attention(device::Stream& stream, const ForwardModel& m, const LayerT
   const LayerWeights& w = layer_weights(m, layer);
   const auto eps = static_cast<float>(m.spec.rms_norm_eps);
   const ops::ActTensor o_input = m.act.input_of(w.o, t.attended), gate_up_input = m.act.input_of(w.gate_up, t.hidden), down_input = m.act.input_of(w.down, t.activated);
+  observe(m, Site::kOInput, layer);
   if (o_input.quant.quantised()) ops::quantise(stream, t.attended, o_input);
   ops::linear(stream, o_input, w.o, t.projected);
   ops::add_rms_norm(stream, t.projected, t.residual, w.post_norm, eps, t.hidden, gate_up_input);
+  observe(m, Site::kGateUpInput, layer);
   ops::linear(stream, gate_up_input, w.gate_up, t.gate_up);
   ops::silu_mul(stream, t.gate_up, t.activated, down_input);
+  observe(m, Site::kDownInput, layer);
   ops::linear(stream, down_input, w.down, t.projected);
   if (layer + 1 < m.spec.num_layers) {
     const LayerWeights& next = layer_weights(m, layer + 1);

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 
 #include "attention/backend.h"
 #include "device/device.h"
@@ -60,12 +61,18 @@ struct Activations {
   [[nodiscard]] ops::ActTensor input_of(const ops::Weight& w, const ops::ActTensor& x) const;
 };
 
+// Where a layer can be looked at while it runs launch by launch: the inputs of its linear layers, and the queries, keys and values before
+// they are rotated and stored. `act` then holds that layer's in float32, but for an input that is quantised. Called on the host between launches, so never while recording.
+enum class Site : std::uint8_t { kQkvInput, kQkvOutput, kOInput, kGateUpInput, kDownInput };
+using SiteObserver = std::function<void(Site site, std::int32_t layer)>;
+
 struct ForwardModel {
   const ModelSpec& spec;
   const Weights& weights;
   const attention::BackendCaps& backend;
   kv::KvStore& kv;
   const Activations& act;
+  const SiteObserver* observer = nullptr;  // nullptr: nobody looks
 };
 
 // The forward pass is cut at attention, so that a graph may hold all of it, or only the pieces between (PIECEWISE):

@@ -173,13 +173,14 @@ class LedgerMaker {
     if (any && applies() && !refused_a_scale_)
       for (const std::int32_t layer : bare) partial("layer " + std::to_string(layer) + " has no KV scale, and other layers have one", "it with 1");
     ledger_.source = source_of(any);
+    ledger_.calculation_overruled = question_.calculate && any && applies();
     for (std::size_t i = 0; i < settled.size(); ++i) ledger_.entries.push_back(entry(static_cast<std::int32_t>(i / kNumKinds), kScaleKinds[i % kNumKinds], settled[i]));
   }
 
   [[nodiscard]] ScaleSource source_of(bool any) const {
     if (!is_fp8(question_.kv_dtype)) return ScaleSource::kUnquantised;
     if (!applies()) return ScaleSource::kForced;
-    if (!any) return ScaleSource::kDefault;
+    if (!any) return question_.calculate ? ScaleSource::kCalculated : ScaleSource::kDefault;
     return missing_.empty() ? ScaleSource::kCheckpoint : ScaleSource::kPartly;
   }
 
@@ -211,6 +212,11 @@ class LedgerMaker {
     if (!is_fp8(question_.kv_dtype)) {
       e.status = claim ? ScaleStatus::kNotApplied : ScaleStatus::kNone;
       if (claim) e.reason = std::string("the cache is ") + dtype_name(question_.kv_dtype);
+      return e;
+    }
+    if (ledger_.source == ScaleSource::kCalculated) {
+      e.status = ScaleStatus::kCalculated;
+      e.reason = "calculated at start on the built-in text";
       return e;
     }
     if (!applies() || !claim) {
@@ -255,22 +261,23 @@ Result<ScaleLedger> make_scale_ledger(const std::map<std::string, CheckpointTens
 
 ScaleLedger calculated_ledger(ScaleLedger ledger, std::span<const float> scales) {
   const auto heads = static_cast<std::size_t>(ledger.num_kv_heads);
-  QUIRE_CHECK(is_fp8(ledger.kv_dtype));
+  QUIRE_CHECK(ledger.pending());
   QUIRE_CHECK_EQ(scales.size(), static_cast<std::size_t>(ledger.num_layers) * 2 * heads);
-  ledger.source = ScaleSource::kCalculated;
   for (ScaleEntry& e : ledger.entries) {
     if (e.kind != ScaleKind::kKey && e.kind != ScaleKind::kValue) continue;
     const auto own = scales.subspan((static_cast<std::size_t>(e.layer) * 2 + (e.kind == ScaleKind::kValue ? 1 : 0)) * heads, heads);
     e.in_use.assign(own.begin(), own.end());
     if (std::ranges::all_of(own, [&](float x) { return x == own[0]; })) e.in_use.resize(1);
-    e.status = ScaleStatus::kCalculated;
-    e.doubled_for_fnuz = false;
-    e.reason = e.tensor.empty() ? "" : "--calculate-kv-scales replaces the checkpoint's";
   }
   return ledger;
 }
 
+bool ScaleLedger::pending() const {
+  return source == ScaleSource::kCalculated && std::ranges::any_of(entries, [](const ScaleEntry& e) { return e.status == ScaleStatus::kCalculated && e.in_use.empty(); });
+}
+
 std::vector<float> ScaleLedger::store_scales() const {
+  QUIRE_CHECK(!pending()) << "KV scales are used before they are calculated";
   std::vector<float> out;
   if (!is_fp8(kv_dtype)) return out;
   for (const ScaleEntry& e : entries) {

@@ -51,7 +51,7 @@ enum class ScaleSource : std::uint8_t {
   kUnquantised,  // the cache is not FP8: no scales
   kCheckpoint,   // keys and values of every layer
   kPartly,       // of some layers, 1 for the others (--relaxed kv-scales)
-  kCalculated,   // from the built-in text
+  kCalculated,   // at start, on the built-in text (--calculate-kv-scales)
   kForced,       // fp8_e5m2: 1 by definition
   kDefault,      // FP8 without any scale: 1
 };
@@ -65,8 +65,11 @@ struct ScaleLedger {
   std::vector<ScaleEntry> entries;      // [num_layers * 4], a layer's kinds in the order of kScaleKinds
   std::vector<std::string> tensors;     // of the checkpoint that the ledger accounts for, zero points included; sorted
   std::vector<std::string> softened;    // refusals that --relaxed kv-scales turned into warnings
+  bool calculation_overruled = false;   // --calculate-kv-scales was asked for, and the checkpoint has scales: they win
 
-  // [num_layers, 2, num_kv_heads], keys then values: what KvStore::set_scales takes. Empty unless the cache is FP8.
+  // kCalculated, and not yet: nothing is in use.
+  [[nodiscard]] bool pending() const;
+  // [num_layers, 2, num_kv_heads], keys then values: what KvStore::set_scales takes. Empty unless the cache is FP8. Not while pending().
   [[nodiscard]] std::vector<float> store_scales() const;
   [[nodiscard]] std::string format_name() const;  // "fp8_e4m3 (FNUZ)"
   // "fp8_e4m3 (FNUZ): keys and values of 32 of 32 layers from the checkpoint (rule 7), factor 2 for FNUZ applied".
@@ -96,6 +99,7 @@ struct ScaleQuestion {
   std::optional<KvScheme> scheme;
   CheckpointWeights weights = CheckpointWeights::k16Bit;
   PartialScales partial = PartialScales::kRefused;
+  bool calculate = false;  // --calculate-kv-scales: a checkpoint without any scale gets them at start
 };
 // The ledger of a checkpoint. Refused by name, with the layer: a scale-like tensor that no rule takes; a scale that is zero, negative, NaN,
 // infinite, of another dtype than F32, F16 or BF16, or of a shape that is neither one number nor one for each head; a zero point that is not
@@ -104,7 +108,7 @@ struct ScaleQuestion {
 // a layer without any has 1.
 [[nodiscard]] Result<ScaleLedger> make_scale_ledger(const std::map<std::string, CheckpointTensor>& tensors, const ModelSpec& spec, const ScaleQuestion& question);
 
-// The same with --calculate-kv-scales: `scales` as store_scales() has them, finite and above 0.
+// A pending ledger with what was calculated: `scales` as store_scales() has them, finite and above 0.
 [[nodiscard]] ScaleLedger calculated_ledger(ScaleLedger ledger, std::span<const float> scales);
 
 // The shortest decimal that reads back as the same float32; several: the least to the most.

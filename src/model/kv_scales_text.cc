@@ -98,7 +98,7 @@ std::string ScaleLedger::summary() const {
     case ScaleSource::kUnquantised: text += "no scales"; break;
     case ScaleSource::kCheckpoint: text += applied_text(*this); break;
     case ScaleSource::kPartly: text += applied_text(*this) + "; what is missing there serves with the layer's other scale, or with 1"; break;
-    case ScaleSource::kCalculated: text += "scales of all " + count_of(static_cast<std::size_t>(num_layers), "layer") + " calculated from the built-in text"; break;
+    case ScaleSource::kCalculated: text += "scales of all " + count_of(static_cast<std::size_t>(num_layers), "layer") + (pending() ? " are calculated" : " calculated") + " at start on the built-in text"; break;
     case ScaleSource::kForced: text += "scales of 1, as the format has it"; break;
     case ScaleSource::kDefault: text += "scales of 1: the checkpoint has none"; break;
   }
@@ -112,6 +112,7 @@ std::vector<std::string> ScaleLedger::warnings() const {
   if (source == ScaleSource::kDefault)
     out.push_back("FP8 KV cache (" + format_name() + ") without scales: " + (scheme.has_value() ? scheme->declared_by + " declares them, and " : std::string()) +
                   "the checkpoint has none, so keys and values are stored with scale 1; answers may be worse than with a 16-bit cache");
+  if (calculation_overruled) out.push_back("--calculate-kv-scales has no effect: the checkpoint has KV scales, and they win");
   for (const std::string& text : softened) out.push_back("--relaxed kv-scales: " + text);
   return out;
 }
@@ -120,7 +121,7 @@ std::string scale_ledger_text(const ScaleLedger& ledger) {
   std::string out = "KV scales  " + ledger.summary() + "\n";
   std::vector<std::array<std::string, 7>> rows = {{"layer", "kind", "in use", "status", "conversion", "rule", "tensor"}};
   for (const ScaleEntry& e : ledger.entries) {
-    if (e.tensor.empty() && e.status != ScaleStatus::kCalculated && (ledger.source != ScaleSource::kPartly || e.in_use.empty())) continue;
+    if (e.tensor.empty() && (e.status != ScaleStatus::kCalculated || e.in_use.empty()) && (ledger.source != ScaleSource::kPartly || e.in_use.empty())) continue;
     const std::string from = e.tensor.empty() ? "-" : e.tensor + " = " + scale_text(e.raw);
     rows.push_back({std::to_string(e.layer), scale_kind_name(e.kind), scale_text(e.in_use), scale_status_name(e.status), conversion_text(e), e.rule == 0 ? "-" : std::to_string(e.rule),
                     from + (e.reason.empty() ? "" : " (" + e.reason + ")")});

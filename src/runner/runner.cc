@@ -243,11 +243,12 @@ void ModelRunner::Impl::run_model(std::size_t buffers_index, std::uint64_t step,
   b.require(step);
   const auto num_tokens = static_cast<std::int64_t>(inputs.positions.size());
   const model::StepView view = step_view(b, num_tokens, device_work(b, eager_sizes()));
-  const model::ForwardModel m = forward_model();
+  model::ForwardModel m = forward_model();
   const RecordedStep* graphs = choice.has_graph() ? recorded.find(buffers_index, choice.key) : nullptr;
   QUIRE_CHECK(!choice.has_graph() || graphs != nullptr) << choice.key.describe() << " was never recorded";
   if (graphs != nullptr && choice.key.mode == graph::RuntimeMode::kFull) return stream->replay(graphs->pieces.front());
   if (graphs == nullptr) gather(b, num_tokens);
+  if (graphs == nullptr && options.at_site) m.observer = &options.at_site;
   for (std::int32_t piece = 0; piece <= config.spec.num_layers; ++piece) {
     if (graphs != nullptr) stream->replay(graphs->pieces[static_cast<std::size_t>(piece)]);
     if (graphs == nullptr) model::forward_piece(*stream, m, view, piece);

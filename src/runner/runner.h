@@ -17,6 +17,7 @@
 
 namespace quire::model {
 struct Activations;
+enum class Site : std::uint8_t;
 }
 
 namespace quire::runner {
@@ -45,6 +46,9 @@ struct StepOptions {
   // Called after each layer's attention was launched, where that happens outside a graph (eager, PIECEWISE): the trace's activations are
   // then that layer's. Never called for a FULL graph, which has no place for it.
   std::function<void(std::int32_t layer)> after_attention = {};
+  // Called at each site of each layer (model/forward.h) of a step that runs eagerly; what was launched before has an order, not an end:
+  // the trace's stream is synchronised before its activations are read.
+  std::function<void(model::Site site, std::int32_t layer)> at_site = {};
 };
 
 // What the last submitted step read and left behind, for those who check it. Valid until the next submit.

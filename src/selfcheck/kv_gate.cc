@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <memory>
 #include <utility>
 
 #include "base/checked.h"
@@ -13,6 +12,7 @@
 #include "reference/attention.h"
 #include "reference/rope.h"
 #include "reference/rounding.h"
+#include "runner/text_step.h"
 
 namespace quire::selfcheck {
 namespace {
@@ -70,12 +70,7 @@ class Gate {
   }
   void finish() {
     s_.runner.forget_sequences();
-    const auto bytes = static_cast<std::size_t>(layout_.block_bytes());
-    const std::vector<std::byte> zeros(bytes);
-    for (std::int32_t layer = 0; layer < spec_.num_layers; ++layer)
-      for (std::int64_t block = 0; block < num_blocks(); ++block)
-        stream().copy_to_device(static_cast<std::byte*>(s_.kv.data()) + layout_.cell_start(layer, static_cast<std::int32_t>(block), kv::Part::kKey, 0, 0) * static_cast<std::int64_t>(dtype_bytes(layout_.dtype)), zeros.data(), bytes);
-    stream().synchronize();
+    s_.kv.zero_blocks(stream(), ceil_div(std::ssize(text_), std::int64_t{layout_.block_size}));
   }
   [[nodiscard]] KvGate result() const {
     KvGate gate;
@@ -86,7 +81,6 @@ class Gate {
 
  private:
   [[nodiscard]] device::Stream& stream() { return *s_.runner.trace().stream; }
-  [[nodiscard]] std::int64_t num_blocks() const { return ceil_div(std::ssize(text_), std::int64_t{layout_.block_size}); }
   [[nodiscard]] float scale(std::int32_t layer, kv::Part part, std::int64_t head) const {
     const std::int64_t at = (std::int64_t{layer} * 2 + (part == kv::Part::kKey ? 0 : 1)) * spec_.num_kv_heads + head;
     return scales_[static_cast<std::size_t>(at)];
@@ -114,22 +108,8 @@ class Gate {
 };
 
 void Gate::step(std::int64_t begin, std::int64_t count) {
-  const StateRow state{0};
-  const RequestId request{1};
-  StepPlan plan;
-  plan.step_id = ++num_steps_;
-  plan.num_tokens = static_cast<std::int32_t>(count);
-  if (begin == 0) {
-    auto sampling = std::make_shared<SamplingParams>();
-    sampling->temperature = 0.0;
-    plan.uploads.push_back(StateUpload{state, request, text_, static_cast<std::int32_t>(std::ssize(text_)), sampling});
-    BlockAppend blocks{state, {}};
-    for (std::int64_t b = 0; b < num_blocks(); ++b) blocks.blocks.push_back(BlockId{static_cast<std::int32_t>(b)});
-    plan.block_appends.push_back(std::move(blocks));
-  }
-  const bool last = begin + count == std::ssize(text_);
-  plan.rows.push_back(RowPlan{.row = state, .request = request, .num_computed = static_cast<std::int32_t>(begin), .num_new = static_cast<std::int32_t>(count), .samples = last});
-  s_.runner.submit(plan, {.path = runner::StepPath::kEager, .after_attention = [&](std::int32_t layer) { take_layer(layer, begin, count); }});
+  s_.runner.submit(runner::text_step(text_, begin, count, layout_.block_size, ++num_steps_),
+                   {.path = runner::StepPath::kEager, .after_attention = [&](std::int32_t layer) { take_layer(layer, begin, count); }});
   (void)s_.runner.collect().value();
 }
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/json/parse.hpp>
 #include <cstdlib>
 
@@ -108,6 +109,43 @@ TEST(KvScalesAtStart, WithoutScalesOnesAreInUseAndWarnedOf) {
   EXPECT_EQ(bare.scales, std::vector<float>(24, 1.0f));
   EXPECT_EQ(bare.source, model::ScaleSource::kDefault);
   EXPECT_THAT(bare.warnings, ::testing::ElementsAre(HasSubstr("without scales")));
+}
+
+TEST(KvScalesAtStart, CalculatedOnceOnTheBuiltInTextAndTheSameEveryTime) {
+  const Loaded first = load(kModel, {"--kv-cache-dtype", "fp8", "--calculate-kv-scales"});
+  EXPECT_EQ(first.error, "");
+  EXPECT_EQ(first.source, model::ScaleSource::kCalculated);
+  EXPECT_THAT(first.warnings, IsEmpty());
+  EXPECT_THAT(first.ledger, AllOf(HasSubstr("scales of all 6 layers calculated at start on the built-in text"), HasSubstr("calculated   ")));
+  for (const float s : first.scales) EXPECT_TRUE(s > 1e-4f && s != 1.0f && s < 10.0f) << s;
+  EXPECT_EQ(load(kModel, {"--kv-cache-dtype", "fp8", "--calculate-kv-scales"}).scales, first.scales);
+  // Smaller windows see less context: other numbers, of the same size.
+  const Loaded small = load(kModel, {"--kv-cache-dtype", "fp8", "--calculate-kv-scales", "--max-num-batched-tokens", "64"});
+  for (std::size_t i = 0; i < first.scales.size(); ++i) EXPECT_NEAR(small.scales[i], first.scales[i], 0.5f * first.scales[i]);
+  setenv("K_SCALE_CONSTANT", "400", 1);
+  const Loaded other = load(kModel, {"--kv-cache-dtype", "fp8", "--calculate-kv-scales"});
+  unsetenv("K_SCALE_CONSTANT");
+  EXPECT_EQ(other.scales[0], first.scales[0] / 2);
+  EXPECT_EQ(other.scales[2], first.scales[2]);
+}
+
+TEST(KvScalesAtStart, TheCheckpointsScalesWinOverACalculation) {
+  const TempDir dir;
+  model::test::copy_model_with(kModel, scales_of(6), dir.path());
+  const Loaded loaded = load(dir.path(), {"--kv-cache-dtype", "fp8", "--calculate-kv-scales"});
+  EXPECT_EQ(loaded.scales, expected_scales(1.0f));
+  EXPECT_THAT(loaded.warnings, ::testing::ElementsAre(HasSubstr("--calculate-kv-scales has no effect: the checkpoint has KV scales")));
+}
+
+TEST(KvScalesAtStart, WithoutAnE4m3CacheThereIsNothingToCalculate) {
+  for (const char* kv : {"auto", "fp8_e5m2"}) {
+    StartupTimeline timeline;
+    const std::vector<std::string> line{"serve", kModel, "--kv-cache-dtype", kv, "--calculate-kv-scales"};
+    const Prepared prepared = prepare(std::get<config::ServeCommand>(config::parse_command_line(line).value()).options, timeline).value();
+    EXPECT_FALSE(prepared.config.engine.calculate_kv_scales);
+    const auto& notes = prepared.config.adjustments;
+    EXPECT_TRUE(std::ranges::any_of(notes, [](const auto& n) { return n.flag == "--calculate-kv-scales" && n.severity == config::Adjustment::Severity::kWarning && n.text.starts_with("has no effect: the KV cache is "); })) << kv;
+  }
 }
 
 TEST(KvScalesAtStart, RefusalsNameTheTensor) {

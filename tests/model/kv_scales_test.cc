@@ -355,17 +355,33 @@ TEST(ScaleLedger, LeavesTheRestOfTheCheckpointAlone) {
   EXPECT_THAT(ledger.tensors, IsEmpty());
 }
 
-TEST(ScaleLedger, CalculatedScalesReplaceTheCheckpoints) {
-  const ScaleLedger before = must(ledger_of(Tensors().add_layers("k_scale", "v_scale"), {.kv_dtype = DType::kFp8E4m3Fnuz}));
+TEST(ScaleLedger, ScalesAreCalculatedWhereTheCheckpointHasNone) {
+  const ScaleLedger before = must(ledger_of(Tensors(), {.kv_dtype = DType::kFp8E4m3Fnuz, .calculate = true}));
+  EXPECT_TRUE(before.pending());
+  EXPECT_EQ(before.source, ScaleSource::kCalculated);
+  EXPECT_EQ(scale_ledger_text(before), "KV scales  fp8_e4m3 (FNUZ): scales of all 2 layers are calculated at start on the built-in text\n");
   const std::vector<float> calculated = {1, 1, 2, 2, 3, 4, 5, 5};
   const ScaleLedger after = calculated_ledger(before, calculated);
+  EXPECT_FALSE(after.pending());
   EXPECT_EQ(after.source, ScaleSource::kCalculated);
   EXPECT_EQ(after.store_scales(), calculated);
   EXPECT_EQ(entry_of(after, 0, ScaleKind::kKey).status, ScaleStatus::kCalculated);
   EXPECT_THAT(entry_of(after, 0, ScaleKind::kKey).in_use, ElementsAre(1.0f));
   EXPECT_THAT(entry_of(after, 1, ScaleKind::kKey).in_use, ElementsAre(3.0f, 4.0f));
   EXPECT_FALSE(entry_of(after, 0, ScaleKind::kKey).doubled_for_fnuz);
+  EXPECT_EQ(entry_of(after, 1, ScaleKind::kValue).reason, "calculated at start on the built-in text");
+  EXPECT_EQ(entry_of(after, 0, ScaleKind::kQuery).status, ScaleStatus::kNone);
+  EXPECT_EQ(after.summary(), "fp8_e4m3 (FNUZ): scales of all 2 layers calculated at start on the built-in text");
   EXPECT_THAT(after.warnings(), IsEmpty());
+}
+
+TEST(ScaleLedger, TheCheckpointsScalesWinOverACalculation) {
+  const ScaleLedger ledger = must(ledger_of(Tensors().add_layers("k_scale", "v_scale"), {.kv_dtype = DType::kFp8E4m3, .calculate = true}));
+  EXPECT_FALSE(ledger.pending());
+  EXPECT_EQ(ledger.source, ScaleSource::kCheckpoint);
+  EXPECT_THAT(ledger.warnings(), ElementsAre(HasSubstr("--calculate-kv-scales has no effect: the checkpoint has KV scales")));
+  // Nothing to calculate for a format whose scales are 1.
+  EXPECT_EQ(must(ledger_of(Tensors(), {.kv_dtype = DType::kFp8E5m2, .calculate = true})).source, ScaleSource::kForced);
 }
 
 // --- as it is printed ---

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "device/device.h"
@@ -36,6 +37,14 @@ class KvStore {
     QUIRE_CHECK_EQ(scales.size(), num_scales(layout_));
     for (const float s : scales) QUIRE_CHECK(s > 0.0f && s <= 3.4028234e38f) << "KV scale " << s;
     std::ranges::copy(scales, reinterpret_cast<float*>(scales_.data()));
+  }
+  // Blocks [0, count) of every layer, for those who used the pool before it serves.
+  void zero_blocks(device::Stream& stream, std::int64_t count) const {
+    const std::vector<std::byte> zeros(static_cast<std::size_t>(layout_.block_bytes()));
+    for (std::int32_t layer = 0; layer < layout_.num_layers; ++layer)
+      for (std::int64_t block = 0; block < count; ++block)
+        stream.copy_to_device(buffer_.data() + layout_.cell_start(layer, block, Part::kKey, 0, 0) * static_cast<std::int64_t>(dtype_bytes(layout_.dtype)), zeros.data(), zeros.size());
+    stream.synchronize();
   }
 
  private:

@@ -1,0 +1,43 @@
+#include "calibration/scales.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace quire::calibration {
+namespace {
+
+float largest(const std::vector<float>& of_heads) { return *std::ranges::max_element(of_heads); }
+
+}  // namespace
+
+float scale_of(float most, float divisor) {
+  if (most == 0.0f) return 1.0f;
+  return std::max(most / divisor, std::numeric_limits<float>::min());
+}
+
+Result<CalculatedScales> calculate_kv_scales(const Subject& subject, std::span<const TokenId> text, const Divisors& divisors,
+                                             const std::function<void(std::int64_t done, std::int64_t total)>& progress) {
+  const auto heads = static_cast<std::ptrdiff_t>(subject.config.spec.num_kv_heads);
+  CalculatedScales out;
+  out.scales.assign(kv::KvStore::num_scales(subject.kv.layout()), 1.0f);
+  ObserveHooks hooks{.linear_inputs = false, .progress = progress, .before_store = {}};
+  hooks.before_store = [&](std::int32_t layer, const LayerRange& range) {
+    const auto keys = out.scales.begin() + std::ptrdiff_t{layer} * 2 * heads;
+    std::fill_n(keys, heads, scale_of(largest(range.keys), divisors.keys));
+    std::fill_n(keys + heads, heads, scale_of(largest(range.values), divisors.values));
+    subject.kv.set_scales(out.scales);
+  };
+  const auto ranges = observe(subject, text, hooks);
+  if (!ranges.ok()) return ranges.error();
+  for (std::size_t layer = 0; layer < ranges->layers.size(); ++layer) {
+    const auto say = [&](const std::vector<float>& seen, const char* what) {
+      if (largest(seen) == 0.0f) out.zeros.push_back("layer " + std::to_string(layer) + ": every " + what + " is zero, scale 1");
+    };
+    say(ranges->layers[layer].keys, "key");
+    say(ranges->layers[layer].values, "value");
+  }
+  return out;
+}
+
+}  // namespace quire::calibration
