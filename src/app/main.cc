@@ -8,6 +8,7 @@
 #include "commands/eval.h"
 #include "commands/explain.h"
 #include "commands/plan.h"
+#include "commands/quantize.h"
 #include "commands/run.h"
 #include "commands/serve.h"
 #include "commands/version.h"
@@ -23,6 +24,7 @@ struct Dispatch {
   int operator()(const quire::config::PlanCommand& c) const { return quire::commands::plan(c); }
   int operator()(const quire::config::DoctorCommand& c) const { return quire::commands::doctor(c); }
   int operator()(const quire::config::EvalCommand& c) const { return quire::commands::eval(c); }
+  int operator()(const quire::config::QuantizeCommand& c) const { return quire::commands::quantize(c); }
   int operator()(const quire::config::BenchAttentionCommand& c) const { return quire::commands::bench_attention(c); }
   int operator()(const quire::config::VersionCommand& c) const {
     const std::string version = quire::commands::kVersion;

@@ -198,6 +198,7 @@ const char* usage(Audience command) {
     case Audience::kPlan: return "plan MODEL [flags]";
     case Audience::kDoctor: return "doctor MODEL [flags]";
     case Audience::kEval: return "eval MODEL --text FILE [flags]";
+    case Audience::kQuantize: return "quantize MODEL --format FORM --output DIR [flags]";
     case Audience::kServe:
     case Audience::kBench:
     case Audience::kBenchAttention:
@@ -241,6 +242,26 @@ Result<Command> parse_engine_command(std::span<const std::string> arguments, Aud
   return Command{RunCommand{std::move(options), std::move(request)}};
 }
 
+Result<Command> parse_quantize(std::span<const std::string> arguments) {
+  if (asks_for_help(arguments)) return Command{HelpCommand{command_help(Audience::kQuantize)}};
+  Problems problems;
+  Scanner scanner(arguments, Audience::kQuantize, problems);
+  Options options = scanner.scan();
+  options.check_fates(problems);
+  if (!scanner.saw_unknown()) {
+    const std::string how = std::string(" is missing: quire ") + usage(Audience::kQuantize);
+    if (options.model().empty()) problems.add("MODEL", "MODEL" + how);
+    if (!options.given("format")) problems.add("--format", "--format" + how + "; FORM is " + allowed_text(flag("format")));
+    if (options.text("output").empty()) problems.add("--output", "--output" + how);
+  }
+  if (!problems.empty()) return problems.to_error();
+  QuantizeCommand out{.options = {}, .format = options.text("format"), .output = options.text("output"), .kv = options.text("kv"), .calibration = options.text("calibration")};
+  out.max_shard_bytes = static_cast<std::uint64_t>(options.integer("max-shard-size").value_or(0));
+  out.overwrite = options.boolean("overwrite");
+  out.options = std::move(options);
+  return Command{std::move(out)};
+}
+
 // A bench that runs no model.
 Result<Command> parse_bench_attention(std::span<const std::string> arguments) {
   if (asks_for_help(arguments)) return Command{HelpCommand{command_help(Audience::kBenchAttention)}};
@@ -267,12 +288,12 @@ Result<Command> parse_bench(std::span<const std::string> arguments) {
 }
 
 Result<Command> no_such_command(const std::string& word) {
-  static constexpr std::string_view kLater[] = {"chat", "quantize"};
-  static constexpr std::string_view kNow[] = {"serve", "run", "explain", "plan", "doctor", "eval", "bench", "--version", "--help"};
+  static constexpr std::string_view kLater[] = {"chat"};
+  static constexpr std::string_view kNow[] = {"serve", "run", "explain", "plan", "doctor", "eval", "quantize", "bench", "--version", "--help"};
   if (std::find(std::begin(kLater), std::end(kLater), word) != std::end(kLater)) {
-    return Error{ErrorCode::kUnsupported, "quire " + word + ": not built yet; there are serve, run, explain, plan, doctor, eval, bench and --version", word};
+    return Error{ErrorCode::kUnsupported, "quire " + word + ": not built yet; there are serve, run, explain, plan, doctor, eval, quantize, bench and --version", word};
   }
-  return invalid(quote_value(word) + ": unknown command; there are serve, run, explain, plan, doctor, eval, bench, --version and --help" + did_you_mean(word, kNow), word);
+  return invalid(quote_value(word) + ": unknown command; there are serve, run, explain, plan, doctor, eval, quantize, bench, --version and --help" + did_you_mean(word, kNow), word);
 }
 
 }  // namespace
@@ -288,6 +309,7 @@ Result<Command> parse_command_line(std::span<const std::string> arguments) {
   if (word == "plan") return parse_engine_command(rest, Audience::kPlan);
   if (word == "doctor") return parse_engine_command(rest, Audience::kDoctor);
   if (word == "eval") return parse_engine_command(rest, Audience::kEval);
+  if (word == "quantize") return parse_quantize(rest);
   if (word == "bench") return parse_bench(rest);
   if (word == "--help" || word == "-h" || word == "help") return Command{HelpCommand{program_help()}};
   if (word == "--version" || word == "-V" || word == "version") {

@@ -67,12 +67,21 @@ struct EvalCommand {
   std::string plot;               // path; empty: none
 };
 
+// `format` and `kv` are words of the flag table.
+struct QuantizeCommand {
+  Options options;
+  std::string format, output, kv;
+  std::string calibration;           // path; "": the built-in text
+  std::uint64_t max_shard_bytes = 0; // 0: as the source's files
+  bool overwrite = false;
+};
+
 // Hidden: writes the generated documents (help.h, write_docs) into `folder`.
 struct FlagsDocCommand {
   std::string folder = "docs";
 };
 
-using Command = std::variant<ServeCommand, RunCommand, ExplainCommand, PlanCommand, DoctorCommand, EvalCommand, BenchAttentionCommand, VersionCommand, HelpCommand, FlagsDocCommand>;
+using Command = std::variant<ServeCommand, RunCommand, ExplainCommand, PlanCommand, DoctorCommand, EvalCommand, QuantizeCommand, BenchAttentionCommand, VersionCommand, HelpCommand, FlagsDocCommand>;
 
 // `arguments` without the program's name. An error's message lists every problem, each naming its flag.
 [[nodiscard]] Result<Command> parse_command_line(std::span<const std::string> arguments);

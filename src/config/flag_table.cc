@@ -35,6 +35,7 @@ struct Index {
     for (const FlagRow& row : parallel_flag_rows()) add(row);
     for (const FlagRow& row : server_flag_rows()) add(row);
     for (const FlagRow& row : bench_flag_rows()) add(row);
+    for (const FlagRow& row : quantize_flag_rows()) add(row);
     std::stable_sort(rows.begin(), rows.end(), [](const FlagRow* a, const FlagRow* b) { return a->group < b->group; });
   }
 };
@@ -61,6 +62,7 @@ std::string_view flag_group_title(FlagGroup group) {
                                                                "One prompt (quire run)",
                                                                "Hypothetical models (quire explain)",
                                                                "Measuring a text (quire eval)",
+                                                               "Writing an FP8 checkpoint (quire quantize)",
                                                                "Measuring (quire bench)",
                                                                "Program"};
   return kTitles[static_cast<int>(group)];
@@ -70,6 +72,10 @@ bool takes(Audience command, const FlagRow& row) {
   if (const std::string_view bench = bench_of(command); !bench.empty()) {
     const auto benches = split_words(row.benches);
     return std::find(benches.begin(), benches.end(), bench) != benches.end();
+  }
+  if (command == Audience::kQuantize) {
+    static constexpr std::string_view kModelFlags[] = {"revision", "tokenizer", "tokenizer-revision", "dtype", "num-threads", "json", "help"};
+    return row.audience == command || std::find(std::begin(kModelFlags), std::end(kModelFlags), row.name) != std::end(kModelFlags);
   }
   const bool asks_for_serve = command == Audience::kExplain || command == Audience::kPlan || command == Audience::kDoctor || command == Audience::kEval;
   return row.audience == Audience::kServeAndRun || row.audience == command || (asks_for_serve && row.audience == Audience::kServe);

@@ -45,14 +45,15 @@ enum class FlagGroup : std::uint8_t {
   kRun,
   kExplain,
   kEval,
+  kQuantize,
   kBench,
   kProgram
 };
-inline constexpr int kNumFlagGroups = 16;
+inline constexpr int kNumFlagGroups = 17;
 [[nodiscard]] std::string_view flag_group_title(FlagGroup group);
 
 // Which subcommand takes the flag. kBench: only the benches that the row names.
-enum class Audience : std::uint8_t { kServeAndRun, kServe, kRun, kExplain, kPlan, kDoctor, kEval, kBench, kBenchAttention };
+enum class Audience : std::uint8_t { kServeAndRun, kServe, kRun, kExplain, kPlan, kDoctor, kEval, kQuantize, kBench, kBenchAttention };
 // "attention" for `quire bench attention`; "": no bench.
 [[nodiscard]] constexpr std::string_view bench_of(Audience command) { return command == Audience::kBenchAttention ? "attention" : ""; }
 
@@ -77,7 +78,7 @@ struct FlagRow {
 };
 
 // `explain`, `plan` and `doctor` take every flag of `serve`, so that a server's command line can be asked about as it stands; a bench takes
-// what names it.
+// what names it; `quantize` takes its own and the few that say which model and how it is run.
 [[nodiscard]] bool takes(Audience command, const FlagRow& row);
 
 // Every row, in the order of help and documents.
@@ -101,5 +102,6 @@ struct FlagMatch {
 [[nodiscard]] std::span<const FlagRow> parallel_flag_rows();
 [[nodiscard]] std::span<const FlagRow> server_flag_rows();
 [[nodiscard]] std::span<const FlagRow> bench_flag_rows();
+[[nodiscard]] std::span<const FlagRow> quantize_flag_rows();
 
 }  // namespace quire::config

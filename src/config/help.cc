@@ -139,6 +139,7 @@ std::string audience_word(Audience audience) {
     case Audience::kPlan: return "plan";
     case Audience::kDoctor: return "doctor";
     case Audience::kEval: return "eval";
+    case Audience::kQuantize: return "quantize";
     case Audience::kServeAndRun: return "both";
     case Audience::kBench:
     case Audience::kBenchAttention: break;
@@ -171,6 +172,8 @@ std::string program_help() {
          "  quire plan MODEL [flags]                the memory that serve would take, item by item\n"
          "  quire doctor MODEL [flags]              check the kernels serve would run against a reference\n"
          "  quire eval MODEL --text FILE [flags]    perplexity, and what an FP8 KV cache costs\n"
+         "  quire quantize MODEL --format FORM --output DIR\n"
+         "                                          write an FP8 checkpoint of a 16-bit one\n"
          "  quire bench attention [flags]           time the attention kernels of this machine\n"
          "  quire --version [--json]                version\n"
          "  quire serve --help, quire run --help    every flag\n"
@@ -258,7 +261,24 @@ std::string eval_help() {
   return out + "\nEvery flag of `quire serve` is taken; quire serve --help lists them.\n";
 }
 
+std::string quantize_help() {
+  std::string out =
+      "quire quantize MODEL --format FORM --output DIR [--calibration FILE] [--kv none|tensor|head] [flags]\n"
+      "\nWrites a checkpoint with FP8 weights of a 16-bit one, in a form that other programs read too. Scales of\n"
+      "activations and of the KV cache are measured with the 16-bit model over a text. A run that was stopped\n"
+      "goes on when it is given again, and ends with the same bytes; a folder that holds anything else is left\n"
+      "alone. The source and its tokenizer stay as they are.\n\n";
+  for (const FlagRow* row : flag_table()) {
+    if (!takes(Audience::kQuantize, *row)) continue;
+    const std::string left = "  " + spellings(*row);
+    out += left;
+    wrap(out, left.size(), description(*row));
+  }
+  return out;
+}
+
 std::string command_help(Audience command) {
+  if (command == Audience::kQuantize) return quantize_help();
   if (command == Audience::kEval) return eval_help();
   if (command == Audience::kBenchAttention) return bench_attention_help();
   if (command == Audience::kExplain) return explain_help();
@@ -286,7 +306,7 @@ std::string command_help(Audience command) {
 
 std::string flags_markdown() {
   std::string out =
-      "# Flags of `quire serve`, `quire run`, `quire explain`, `quire plan`, `quire doctor`, `quire eval` and `quire bench`\n\n"
+      "# Flags of `quire serve`, `quire run`, `quire explain`, `quire plan`, `quire doctor`, `quire eval`, `quire quantize` and `quire bench`\n\n"
       "Made by `quire flags-doc` from the flag table (`src/config/flag_rows_*.cc`); a test fails when this page is stale.\n\n"
       "Spelling: underscores equal dashes; every switch has `--x` and `--no-x`; integers may end in `k`, `m`, `g` (powers of 1000; `25.6k` = 25600)\n"
       "or `K`, `M`, `G` (powers of 1024); JSON flags take one string or dotted keys (`--compilation-config.cudagraph_mode NONE`; a key that ends in "
@@ -296,7 +316,8 @@ std::string flags_markdown() {
       "(exit code 2) that name the nearest valid one. A flag without effect is answered by one warning; a flag whose feature is not built yet is "
       "refused,\n"
       "unless its value asks for nothing. `quire plan`, `quire doctor` and `quire eval` take the flags of `serve`; `quire explain` takes every flag of `serve` and refuses none;\n"
-      "its `--device` takes the names of docs/CAPABILITIES.md.\n";
+      "its `--device` takes the names of docs/CAPABILITIES.md. `quire quantize` takes the flags of its own section and `--revision`, `--tokenizer`,\n"
+      "`--tokenizer-revision`, `--dtype`, `--num-threads` and `--json`.\n";
   for (int group = 0; group < kNumFlagGroups; ++group) {
     out += "\n## " + std::string(flag_group_title(static_cast<FlagGroup>(group))) +
            "\n\n| flag | of | values | default | meaning | remarks |\n|---|---|---|---|---|---|\n";

@@ -1,12 +1,13 @@
 // What calibration sees, against the same numbers looked up elsewhere: keys and values in the cells of a float32 cache, queries and
-// attention's output between launches, the products of the feed-forward part. (The inputs of every linear layer, against a float64 model
-// that shares nothing with this one: tests/commands/quantize_goldens_test.cc.)
+// attention's output between launches, the products of the feed-forward part; and all of them against a float64 model that shares nothing
+// with this one (tools/make_fp8_checkpoints.py).
 #include "calibration/observe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <boost/json/array.hpp>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -15,6 +16,7 @@
 #include "kit/model_bench.h"
 #include "kit/seed.h"
 #include "model/forward.h"
+#include "quantize/folder.h"
 #include "runner/text_step.h"
 
 namespace quire::calibration {
@@ -90,6 +92,33 @@ TEST(Observe, RangesAreThoseOfCellsAndActivations) {
     }
   }
   EXPECT_EQ(ranges->layers.back().down_input, amax(b.runner->trace().activations->activated.as<float>(), 200 * std::int64_t{b.spec.intermediate_size}));
+}
+
+// The script keeps keys and values in bfloat16, as the cache here does. What differs is float32 against float64, and with it, once in a while,
+// which way a key is rounded: 2^-9 of that key.
+TEST(Observe, RangesAreThoseOfTheFloat64Model) {
+  ModelBenchOptions o;
+  o.model_dir = quantize::test::kGoldens + "/source";
+  o.scheduler = SchedulerConfig{.max_num_batched_tokens = 64, .max_num_seqs = 2, .max_model_len = 128, .num_blocks = 16};
+  ModelBench b(o);
+  std::vector<TokenId> tokens;
+  for (const auto& id : quantize::test::expected().at("calibration_ids").as_array()) tokens.push_back(static_cast<TokenId>(id.as_int64()));
+  const auto got = observe(subject_of(b), tokens).value();
+  const Ranges want = quantize::test::expected_ranges();
+  ASSERT_EQ(got.layers.size(), want.layers.size());
+  const auto near = [](float a, float wanted, const char* what) { EXPECT_NEAR(a, wanted, 0x1p-9f * wanted) << what; };
+  for (std::size_t i = 0; i < want.layers.size(); ++i) {
+    const LayerRange &g = got.layers[i], &w = want.layers[i];
+    near(g.qkv_input, w.qkv_input, "qkv");
+    near(g.o_input, w.o_input, "o");
+    near(g.gate_up_input, w.gate_up_input, "gate, up");
+    near(g.down_input, w.down_input, "down");
+    for (std::size_t h = 0; h < 2; ++h) {
+      near(g.queries[h], w.queries[h], "query");
+      near(g.keys[h], w.keys[h], "key");
+      near(g.values[h], w.values[h], "value");
+    }
+  }
 }
 
 TEST(Observe, WindowsAddUp) {

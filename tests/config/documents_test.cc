@@ -31,7 +31,7 @@ TEST(Table, EveryRowIsSound) {
     EXPECT_EQ(row->fate == Fate::kHonoured && row->unbuilt.empty(), row->fate_text.empty()) << row->name;
     EXPECT_TRUE(row->neutral.empty() || row->fate == Fate::kNotBuilt) << row->name;
     EXPECT_TRUE(row->kind != ValueKind::kBool || parse_bool(row->fallback)) << row->name;
-    EXPECT_TRUE(row->kind != ValueKind::kChoice || is_word(row->allowed, row->fallback)) << row->name;
+    EXPECT_TRUE(row->kind != ValueKind::kChoice || row->fallback.empty() || is_word(row->allowed, row->fallback)) << row->name << ": a default of its own words, or none: it must be given";
     if (row->kind == ValueKind::kInt && parse_integer(row->fallback)) {
       EXPECT_TRUE(check_value(*row, row->name, row->fallback).ok()) << row->name;
     }

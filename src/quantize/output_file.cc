@@ -1,0 +1,80 @@
+#include "quantize/output_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace quire::quantize {
+namespace {
+
+Error failed(const std::string& path, const char* what) {
+  const ErrorCode code = errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? ErrorCode::kResourceExhausted : ErrorCode::kIo;
+  return Error{code, path + ": " + what + ": " + std::strerror(errno), {}};
+}
+
+}  // namespace
+
+Result<OutputFile> OutputFile::open(const std::string& path, std::uint64_t keep_bytes) {
+  OutputFile file(path, ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644), keep_bytes);
+  if (file.fd_ < 0) return failed(path, "cannot create");
+  struct stat st {};
+  if (::fstat(file.fd_, &st) != 0) return failed(path, "cannot stat");
+  if (static_cast<std::uint64_t>(st.st_size) < keep_bytes) return Error{ErrorCode::kIo, path + ": has " + std::to_string(st.st_size) + " bytes, and " + std::to_string(keep_bytes) + " were written", {}};
+  if (::ftruncate(file.fd_, static_cast<off_t>(keep_bytes)) != 0) return failed(path, "cannot be cut");
+  if (::lseek(file.fd_, static_cast<off_t>(keep_bytes), SEEK_SET) < 0) return failed(path, "cannot seek");
+  return file;
+}
+
+OutputFile::OutputFile(OutputFile&& other) noexcept : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), position_(other.position_) {}
+
+OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  std::swap(position_, other.position_);
+  return *this;
+}
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Status OutputFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return failed(path_, "cannot write");
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+    position_ += static_cast<std::uint64_t>(n);
+  }
+  return {};
+}
+
+Status OutputFile::sync() {
+  if (::fsync(fd_) != 0) return failed(path_, "cannot write to the disk");
+  return {};
+}
+
+bool OutputFile::lock() { return ::flock(fd_, LOCK_EX | LOCK_NB) == 0; }
+
+Status write_whole_file(const std::string& path, std::string_view text) {
+  const std::string partial = path + ".partial";
+  {
+    auto file = OutputFile::open(partial);
+    if (!file.ok()) return file.error();
+    QUIRE_RETURN_IF_ERROR(file->write(text));
+    QUIRE_RETURN_IF_ERROR(file->sync());
+  }
+  return rename_file(partial, path);
+}
+
+Status rename_file(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) return failed(to, "cannot be put in place");
+  return {};
+}
+
+}  // namespace quire::quantize
