@@ -7,7 +7,8 @@ formats' own descriptions, so that a mistake of the program's reader and writer 
 
   source/             the bfloat16 checkpoint with its tokenizer
   FORM/               the checkpoint in that form
-  expected.json       largest magnitudes over the calibration text; logits of a prompt under every form
+  expected.json       largest magnitudes over the calibration text; logits of a prompt under every form, on devices with OCP's and with
+                      FNUZ's encoding (quark and modelopt have fp8's)
 """
 import json
 import pathlib
@@ -49,9 +50,23 @@ def to_e4m3(x):
     return np.clip(np.asarray(x, np.float32), -448, 448).astype(E4M3)
 
 
-def scale_of(most):
+def scale_of(most, largest=448):
     most = np.asarray(most, np.float32)
-    return np.where(most == 0, np.float32(1), most / np.float32(448)).astype(np.float32)
+    return np.where(most == 0, np.float32(1), most / np.float32(largest)).astype(np.float32)
+
+
+class Ocp:
+    """How a device rounds what it computes: OCP's e4m3."""
+    largest, factor, codes = 448, np.float32(1), staticmethod(to_e4m3)
+
+
+class Fnuz:
+    """FNUZ's e4m3, which reads OCP's bytes as half their number: scales of a checkpoint are doubled."""
+    largest, factor = 240, np.float32(2)
+
+    @staticmethod
+    def codes(x):
+        return np.clip(np.asarray(x, np.float32), -240, 240).astype(ml_dtypes.float8_e4m3fnuz)
 
 
 # ---- the 16-bit model ----
@@ -152,17 +167,23 @@ def wide(codes, scale):
     return codes.astype(np.float64) * scale
 
 
-def rounded_input(x, how, scale):
+def stored_and_read(x, scale, device):
+    """float32 x divided by a checkpoint's scale, rounded, and multiplied again."""
+    scale = np.asarray(scale, np.float32) * device.factor
+    return device.codes(x.astype(np.float32) / scale).astype(np.float64) * scale
+
+
+def rounded_input(x, how, scale, device):
     """x as the multiplication sees it: e4m3 numbers times their scale."""
-    x = x.astype(np.float32)
     if how == "static":
-        return to_e4m3(x / scale).astype(np.float64) * np.float64(scale)
+        return stored_and_read(x, scale, device)
+    x = x.astype(np.float32)
     width = x.shape[1] if how == "token" else 128
     out = np.empty(x.shape)
     for begin in range(0, x.shape[1], width):
         part = x[:, begin:begin + width]
-        s = scale_of(np.abs(part).max(1, keepdims=True))
-        out[:, begin:begin + width] = to_e4m3(part / s).astype(np.float64) * s
+        s = scale_of(np.abs(part).max(1, keepdims=True), device.largest)
+        out[:, begin:begin + width] = device.codes(part / s).astype(np.float64) * s
     return out
 
 
@@ -195,16 +216,16 @@ def form_tensors(form, source, ranges):
     return out
 
 
-def form_logits(form, tensors, ids):
+def form_logits(form, tensors, ids, device):
     scaling, inputs, kv = FORMS[form]
     def linear(module, x):
         scale = tensors[module + (".weight_scale_inv" if scaling == "block" else ".weight_scale")]
-        return rounded_input(x, inputs, tensors.get(module + ".input_scale")) @ wide(tensors[module + ".weight"], scale).T
+        return rounded_input(x, inputs, tensors.get(module + ".input_scale"), device) @ wide(tensors[module + ".weight"], scale).T
     def stored(layer, part, x):
         if kv == "none":
             return x.astype(np.float32).astype(BF16).astype(np.float64)
         scale = list(kv_tensors(form, kv, layer, RANGES).values())[part == "values"].reshape(-1, 1)
-        return to_e4m3(x.astype(np.float32) / scale).astype(np.float64) * scale
+        return stored_and_read(x, scale, device)
     return logits_of(ids, tensors, linear, stored)
 
 
@@ -275,13 +296,17 @@ def main():
     RANGES = []
     logits_of(text, source, wide_linear, in_16_bit, RANGES)
     expected = {"calibration_text": CALIBRATION, "calibration_ids": text, "ranges": RANGES, "prompt": PROMPT, "prompt_ids": prompt,
-                "logits": {"source": np.round(logits_of(prompt, source, wide_linear, in_16_bit), 7).tolist()}}
+                "logits": {"source": np.round(logits_of(prompt, source, wide_linear, in_16_bit), 6).tolist()}}
     for form in FORMS:
         (OUT / form).mkdir()
         tensors = form_tensors(form, source, RANGES)
         write_safetensors(OUT / form / "model.safetensors", tensors)
         write_json(OUT / form / "config.json", config | {"quantization_config": quantization_config(form)})
-        expected["logits"][form] = np.round(form_logits(form, tensors, prompt), 7).tolist()
+        logits = {name: np.round(form_logits(form, tensors, prompt, device), 6).tolist() for name, device in ((form, Ocp), (form + " fnuz", Fnuz))}
+        if form in ("quark", "modelopt"):
+            assert list(logits.values()) == [expected["logits"]["fp8"], expected["logits"]["fp8 fnuz"]]
+        else:
+            expected["logits"] |= logits
     write_json(OUT / "modelopt" / "hf_quant_config.json", {"quantization": {k: v for k, v in quantization_config("modelopt").items() if k != "quant_method"}})
     (OUT / "expected.json").write_text(json.dumps(expected, separators=(",", ":")) + "\n")
 
