@@ -20,8 +20,6 @@ constexpr FormRow kForms[] = {
     {Form::kModelOpt, "modelopt", WeightScales::kTensor, InputScales::kStatic, "weight_scale", "k_proj.k_scale", "v_proj.v_scale", false},
 };
 
-constexpr std::string_view kLinears[] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"};
-
 constexpr std::string_view kKvNames[] = {"none", "tensor", "head"};  // by KvScales
 
 json::array lm_head() { return {"lm_head"}; }
@@ -135,7 +133,7 @@ std::optional<LinearWeight> linear_weight(std::string_view tensor) {
   const auto digits = static_cast<std::size_t>(end - tensor.data());
   if (error != std::errc() || digits == tensor.size() || tensor[digits] != '.') return std::nullopt;
   out.linear = tensor.substr(digits + 1);
-  if (std::ranges::find(kLinears, out.linear) == std::end(kLinears)) return std::nullopt;
+  if (std::ranges::find(model::kLinearNames, out.linear) == model::kLinearNames.end()) return std::nullopt;
   return out;
 }
 

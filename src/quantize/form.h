@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "model/quantization.h"
 
 namespace quire::quantize {
 
@@ -19,7 +20,7 @@ enum class WeightScales : std::uint8_t { kTensor, kChannel, kBlock };
 enum class InputScales : std::uint8_t { kStatic, kDynamic };
 enum class KvScales : std::uint8_t { kNone, kTensor, kHead };
 
-inline constexpr std::int64_t kBlockSide = 128;
+inline constexpr std::int64_t kBlockSide = model::kScaleBlock;
 
 struct FormRow {
   Form form = Form::kFp8;
