@@ -21,8 +21,8 @@ THREAD_20295 = ["--tensor-parallel-size", "1", "--gpu-memory-utilization", "0.9"
                 "--dtype", "float16", "--no-enable-prefix-caching", "--max-num-batched-tokens=8192", "--kv-cache-dtype", "fp8", "--compilation-config", '{"full_cuda_graph":true}']
 ENVIRONMENT_20295 = {"HIP_VISIBLE_DEVICES": "3,4", "VLLM_ROCM_USE_AITER": "1", "VLLM_USE_V1": "1"}
 WITHOUT_EFFECT_20295 = ["VLLM_ROCM_USE_AITER", "VLLM_USE_V1", "--trust-remote-code", "--gpu-memory-utilization", "--disable-log-requests", "full_cuda_graph"]
-# Forms that `quire quantize --format` writes, with what #20295's line has beside the flags above: ("fp8", ["--quantization", "fp8"]), ("quark", []).
-FORMATS_20295: list[tuple[str, list[str]]] = []
+# Forms that `quire quantize --format` writes, with what #20295's line has beside the flags above.
+FORMATS_20295: list[tuple[str, list[str]]] = [("fp8", ["--quantization", "fp8"]), ("quark", [])]
 
 
 def not_told_once(server: Server, without_effect: list[str]) -> tuple[int, list[str]]:
