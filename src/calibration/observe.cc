@@ -36,7 +36,8 @@ class Observer {
   Result<Ranges> run(std::span<const TokenId> text) {
     const std::int64_t total = ceil_div(std::ssize(text), window_);
     for (std::int64_t w = 0; w < total && bad_.empty(); ++w) {
-      run_window(text.subspan(static_cast<std::size_t>(w * window_), static_cast<std::size_t>(std::min(window_, std::ssize(text) - w * window_))));
+      const Status ran = run_window(text.subspan(static_cast<std::size_t>(w * window_), static_cast<std::size_t>(std::min(window_, std::ssize(text) - w * window_))));
+      if (!ran.ok()) return ran.error();
       if (hooks_.progress) hooks_.progress(w + 1, total);
     }
     const kv::KvLayout& layout = s_.kv.layout();
@@ -51,11 +52,15 @@ class Observer {
   [[nodiscard]] device::Stream& stream() { return *s_.runner.trace().stream; }
   [[nodiscard]] LayerRange& layer_range(std::int32_t layer) { return out_.layers[static_cast<std::size_t>(layer)]; }
 
-  void run_window(std::span<const TokenId> tokens) {
+  Status run_window(std::span<const TokenId> tokens) {
     rows_ = std::ssize(tokens);
     s_.runner.submit(runner::text_step(tokens, 0, rows_, s_.kv.layout().block_size, 1), {.path = runner::StepPath::kEager, .at_site = [&](Site site, std::int32_t layer) { look(site, layer); }});
-    (void)s_.runner.collect();  // a row that failed is one whose numbers were bad already
+    const auto result = s_.runner.collect();
+    if (!result.ok()) return result.error();
+    for (const RowResult& row : result->rows)
+      if (row.failure && bad_.empty()) bad_ = row.failure->message;
     s_.runner.forget_sequences();
+    return {};
   }
 
   // The window's rows of an activation.
@@ -96,7 +101,7 @@ class Observer {
     take_rotated({q_size, spec_.num_kv_heads}, range.keys, layer, "a key");
     for (std::int64_t row = 0; row < rows_; ++row)
       for (std::int64_t c = 0; c < kv_size; ++c) raise(range.values[static_cast<std::size_t>(c / d)], at(row, q_size + kv_size + c), layer, "a value");
-    if (hooks_.before_store) hooks_.before_store(layer, range);
+    if (hooks_.before_store && bad_.empty()) hooks_.before_store(layer, range);  // no scale holds infinity
   }
 
   [[nodiscard]] float at(std::int64_t row, std::int64_t column) const {

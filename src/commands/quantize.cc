@@ -23,6 +23,8 @@ namespace quire::commands {
 namespace {
 
 constexpr char kCommand[] = "quantize";
+// Beside the text: what changes the numbers that calibration finds.
+constexpr const char* kCalibrationFlags[] = {"tokenizer", "tokenizer-revision", "dtype"};
 constexpr std::size_t kMostTextBytes = std::size_t{64} << 20;
 
 // The 16-bit model as `quire serve` would run it, with room for one window of the text.
@@ -80,6 +82,7 @@ Result<QuantizeResult> work(const config::QuantizeCommand& command) {
   quantize::JobSettings settings{.source_dir = files->folders.model_dir, .output_dir = command.output, .form = *quantize::form_named(command.format), .kv = *quantize::kv_scales_named(command.kv)};
   settings.max_shard_bytes = command.max_shard_bytes;
   settings.overwrite = command.overwrite;
+  for (const char* flag : kCalibrationFlags) settings.calibration_flags.emplace_back("--" + std::string(flag), command.options.given_text(flag).value_or(""));
   auto text = calibration_text(command);
   if (!text.ok()) return text.error();
   settings.text = std::move(text).value();
@@ -94,7 +97,7 @@ Result<QuantizeResult> work(const config::QuantizeCommand& command) {
   engine::HealthMonitor health;
   Progress progress(health, "writing " + command.format);
   auto report = job.value()->run([&](std::uint64_t done, std::uint64_t total) { progress.tell(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total)); });
-  if (!report.ok()) return Error{report.error().code, report.error().message + "; what is written stays, and the same command goes on with it", report.error().param};
+  if (!report.ok()) return Error{report.error().code, report.error().message + "; what is written stays, and the same command " + (command.overwrite ? "without --overwrite " : "") + "goes on with it", report.error().param};
   QuantizeResult out{.model = command.options.model(), .format = command.format, .kv = command.kv, .output = command.output, .text = quantize::needs_calibration(settings.form, settings.kv) ? name : ""};
   out.report = std::move(report).value();
   for (const std::string& note : out.report.notes) QUIRE_LOG_WARN("{}", note);

@@ -115,10 +115,17 @@ void log_banner(const Prepared& p, BannerInputs::Server server) {
 std::string serving_json(const Prepared& p) {
   const device::DeviceProfile device = device::read_cpu_profile();
   boost::json::array facts, rejected, notes;
+  std::string of;  // what a line without a label goes on about
+  const auto more = [](boost::json::array& list, const std::string& text) {
+    boost::json::string& last = list.back().as_array().back().as_string();
+    last.append("; ").append(text);
+  };
   for (const BannerLine& line : banner_lines({.config = p.config, .setup = p.setup, .device = device, .version = kVersion, .instruction_set = ops::cpu_isa()})) {
+    if (!line.label.empty()) of = line.label;
     const bool noted = line.label == "warning" || line.label == "note" || line.label == "RELAXED";
     if (noted) notes.emplace_back(line.label + ": " + line.text);
-    else if (line.label.empty()) rejected.emplace_back(line.text);
+    else if (line.label.empty() && of == "attention") rejected.emplace_back(line.text);
+    else if (line.label.empty()) more(facts, line.text);
     else if (line.label != "arguments") facts.push_back({boost::json::string(line.label), boost::json::string(line.text)});
   }
   const boost::json::object out{{"model", p.config.api.served_names.front()}, {"chat", p.chat_template != nullptr}, {"facts", std::move(facts)}, {"rejected", std::move(rejected)}, {"notes", std::move(notes)}};

@@ -157,8 +157,12 @@ void read_quark(QuantReading& reading, QuantSpec& out) {
   if (!cache_group.empty()) read_cache(cache_group, by_name, reader, out);
   const auto named = by_name == nullptr ? std::vector<NamedScheme>() : read_named(reading, *by_name, cache_group, reader.path("layer_quant_config"), out);
   std::optional<LinearScheme> otherwise;
-  const json::value* linear = by_type == nullptr ? nullptr : by_type->if_contains("Linear");
-  const json::object* of_linear = linear == nullptr ? nullptr : linear->if_object();
+  const json::object* of_linear = nullptr;
+  if (by_type != nullptr) {
+    FieldReader types(*by_type, reader.path("layer_type_quant_config"), reading.findings);
+    of_linear = types.object("Linear");
+    types.finish();
+  }
   if (of_linear != nullptr)
     otherwise = read_layer(*of_linear, reader.path("layer_type_quant_config.Linear"), Outputs::kRefused, out, reading.findings);
   else if (global != nullptr)

@@ -29,7 +29,7 @@ struct LinearRow {
 };
 
 [[nodiscard]] std::span<const LinearRow> linear_table();
-// "float32", or "float8_e4m3fn, one static scale", "..., a scale for each token", "..., a scale for each 128 columns of a token"
+// "float32", or "float8_e4m3fn, static scale", "..., scale per token", "..., scale per token and 128 columns"
 [[nodiscard]] std::string input_name(ActFormat format, ActScaling scaling);
 
 // nullptr: the table does not have the pair, which is a refusal too.

@@ -117,6 +117,7 @@ async function answer() {
   const message = { role: 'assistant', content: '', note: '' };
   const { item, body } = bubble(message);
   item.classList.add('running');
+  const conversation = chat.messages;  // another one may have begun before this answer ends
   const start = performance.now();
   let first = null, usage = null, reason = '', drawing = false;
   // Once a frame, however many tokens came: drawing at every token would keep a slow machine busy with nothing else.
@@ -154,7 +155,7 @@ async function answer() {
   item.classList.remove('running');
   if (message.content === '' && message.note === 'failed') item.remove();
   else {
-    chat.messages.push(message);
+    conversation.push(message);
     item.append(element('span', 'note', message.note));
   }
   save('messages', chat.messages);

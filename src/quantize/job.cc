@@ -37,6 +37,7 @@ Result<json::object> journal_settings(const JobSettings& s) {
   if (!source.ok()) return source.error();
   json::object out{{"--format", form_row(s.form).name}, {"--kv", kv_scales_name(s.kv)}, {"--max-shard-size", s.max_shard_bytes}};
   out["--calibration"] = needs_calibration(s.form, s.kv) ? "text " + std::to_string(fingerprint(s.text)) : std::string("none");
+  for (const auto& [flag, value] : s.calibration_flags) out[flag] = needs_calibration(s.form, s.kv) ? value : std::string("none");
   out["source"] = std::move(source).value();
   return out;
 }
@@ -77,14 +78,19 @@ class FileJob final : public Job {
     auto settings = journal_settings(s_);
     if (!settings.ok()) return settings.error();
     settings_ = std::move(settings).value();
-    QUIRE_RETURN_IF_ERROR(prepare_output_dir(s_.output_dir, s_.source_dir, s_.overwrite));
-    auto state = Journal::read(s_.output_dir);
+    QUIRE_RETURN_IF_ERROR(create_output_dir(s_.output_dir, s_.source_dir));
+    auto lock = FolderLock::take(s_.output_dir);
+    if (!lock.ok()) return lock.error();
+    lock_ = std::move(lock).value();
+    if (!s_.overwrite) QUIRE_RETURN_IF_ERROR(check_output_dir(s_.output_dir));
+    auto state = s_.overwrite ? Result<std::optional<JournalState>>(std::nullopt) : Journal::read(s_.output_dir);
     if (!state.ok()) return state.error();
     if (state.value()) QUIRE_RETURN_IF_ERROR(take_up(*state.value()));
-    QUIRE_RETURN_IF_ERROR(check_room(s_.output_dir, bytes_left()));
+    QUIRE_RETURN_IF_ERROR(check_room(s_.output_dir, bytes_left(), cleared_ ? 0 : old_checkpoint_bytes(s_.output_dir)));
     auto journal = state.value() ? Journal::resume(s_.output_dir) : Journal::begin(s_.output_dir, settings_);
     if (!journal.ok()) return journal.error();
     journal_ = std::move(journal).value();
+    for (std::size_t i = 0; i < unrecorded_; ++i) QUIRE_RETURN_IF_ERROR(journal_->shard_written());
     return {};
   }
 
@@ -98,6 +104,11 @@ class FileJob final : public Job {
 
   Result<JobReport> run(const std::function<void(std::uint64_t done, std::uint64_t total)>& progress) override {
     QUIRE_CHECK(!wants_calibration());
+    if (!cleared_) {
+      // Only now: whatever could be refused has been, and until here an old checkpoint is whole.
+      QUIRE_RETURN_IF_ERROR(remove_old_checkpoint(s_.output_dir));
+      QUIRE_RETURN_IF_ERROR(journal_->cleared());
+    }
     for (const Shard& shard : shards_) total_ += shard.data_bytes();
     report_.files_kept = first_shard_;
     for (std::size_t i = 0; i < shards_.size(); ++i) {
@@ -122,14 +133,23 @@ class FileJob final : public Job {
     }
     report_.resumed = true;
     first_shard_ = std::min(state.shards_done, shards_.size());
-    for (std::size_t i = 0; i < first_shard_; ++i) {
-      std::error_code error;
-      const std::string path = path_of(shards_[i]);
-      const std::uint64_t want = shards_[i].header().size() + shards_[i].data_bytes(), have = std::filesystem::file_size(path, error);
-      if (error || have != want) return Error{ErrorCode::kCorrupt, path + ": was written, and is not as it was left; --overwrite begins again", "--output"};
+    for (std::size_t i = 0; i < first_shard_; ++i)
+      if (!is_whole(shards_[i])) return Error{ErrorCode::kCorrupt, path_of(shards_[i]) + ": was written, and is not as it was left; --overwrite begins again", "--output"};
+    cleared_ = state.cleared;
+    // Put in place, and killed before the journal could say so: it was on the disk in full before it got its name.
+    while (cleared_ && first_shard_ < shards_.size() && is_whole(shards_[first_shard_])) {
+      ++first_shard_;
+      ++unrecorded_;
     }
+    if (unrecorded_ > 0) return {};
     first_tensor_ = first_shard_ < shards_.size() ? std::min(state.tensors_done, shards_[first_shard_].tensors.size()) : 0;
     return {};
+  }
+
+  [[nodiscard]] bool is_whole(const Shard& shard) const {
+    std::error_code error;
+    const std::uint64_t have = std::filesystem::file_size(path_of(shard), error);
+    return !error && have == shard.header().size() + shard.data_bytes();
   }
 
   [[nodiscard]] std::string path_of(const Shard& shard) const { return s_.output_dir + "/" + shard.file; }
@@ -246,7 +266,10 @@ class FileJob final : public Job {
   model::Checkpoint source_;
   std::vector<Shard> shards_;
   json::object settings_;
+  std::optional<FolderLock> lock_;
   std::optional<Journal> journal_;
+  bool cleared_ = false;        // an old checkpoint is out of the way
+  std::size_t unrecorded_ = 0;  // files in place that the journal does not know of yet
   std::size_t first_shard_ = 0, first_tensor_ = 0;  // where this run begins
   std::uint64_t done_ = 0, total_ = 0;              // bytes of tensors
   JobReport report_;

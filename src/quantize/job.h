@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -21,7 +22,9 @@ struct JobSettings {
   KvScales kv = KvScales::kTensor;
   std::uint64_t max_shard_bytes = 0;  // 0: as the source's files
   std::string text;                   // that calibration runs over; of no matter to a form that needs none
-  bool overwrite = false;
+  // Other flags that change what calibration finds, as given: a run that goes on must have the same.
+  std::vector<std::pair<std::string, std::string>> calibration_flags;
+  bool overwrite = false;             // a checkpoint in the output folder goes, once nothing can be refused any more
   std::uint64_t sync_bytes = 8u << 20;  // a killed run repeats no more than this
 };
 

@@ -1,5 +1,8 @@
 #include "quantize/journal.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <boost/json/serialize.hpp>
@@ -41,8 +44,10 @@ bool take(JournalState& state, json::object& line, bool first) {
   }
   if (json::value* calibration = line.if_contains("calibration"); calibration != nullptr && calibration->is_object()) {
     state.calibration = std::move(calibration->get_object());
-  } else if (const json::value* tensors = line.if_contains("tensors"); tensors != nullptr && tensors->is_int64()) {
+  } else if (const json::value* tensors = line.if_contains("tensors"); tensors != nullptr && tensors->is_int64() && tensors->get_int64() >= 0) {
     state.tensors_done = static_cast<std::size_t>(tensors->get_int64());
+  } else if (line.contains("cleared")) {
+    state.cleared = true;
   } else if (line.contains("shard")) {
     ++state.shards_done;
     state.tensors_done = 0;
@@ -75,7 +80,6 @@ Result<std::optional<JournalState>> Journal::read(const std::string& dir) {
 Result<Journal> Journal::open(const std::string& dir, std::uint64_t keep_bytes) {
   auto file = OutputFile::open(path_in(dir), keep_bytes);
   if (!file.ok()) return file.error();
-  if (!file->lock()) return Error{ErrorCode::kUnavailable, "--output " + dir + ": another quire quantize is writing there", "--output"};
   return Journal(path_in(dir), std::move(file).value());
 }
 
@@ -97,12 +101,32 @@ Status Journal::add(const json::object& line) {
 }
 
 Status Journal::calibrated(const json::object& calibration) { return add({{"calibration", calibration}}); }
+Status Journal::cleared() { return add({{"cleared", true}}); }
 Status Journal::tensors_written(std::size_t count) { return add({{"tensors", count}}); }
 Status Journal::shard_written() { return add({{"shard", true}}); }
 
 Status Journal::remove() {
   if (::unlink(path_.c_str()) != 0) return Error{ErrorCode::kIo, path_ + ": cannot be removed: " + std::strerror(errno), {}};
   return {};
+}
+
+Result<FolderLock> FolderLock::take(const std::string& dir) {
+  const std::string path = dir + "/" + kLockFile;
+  FolderLock lock(path, ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (lock.fd_ < 0) return Error{ErrorCode::kIo, "--output " + dir + ": cannot be written: " + std::strerror(errno), "--output"};
+  struct stat mine {}, there {};
+  const bool locked = ::flock(lock.fd_, LOCK_EX | LOCK_NB) == 0;
+  // One that ended meanwhile took the file's name away: a lock on a file without a name keeps nobody out.
+  const bool named = ::fstat(lock.fd_, &mine) == 0 && ::stat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+  if (locked && named) return lock;
+  ::close(std::exchange(lock.fd_, -1));
+  return Error{ErrorCode::kUnavailable, "--output " + dir + ": another quire quantize is writing there", "--output"};
+}
+
+FolderLock::~FolderLock() {
+  if (fd_ < 0) return;
+  ::unlink(path_.c_str());
+  ::close(fd_);
 }
 
 }  // namespace quire::quantize

@@ -46,7 +46,10 @@ Result<std::vector<std::string>> files_of(const std::string& dir) {
 
 bool is_tensors(const std::string& name) { return name.ends_with(".safetensors") || name.ends_with(".safetensors.partial"); }
 bool is_index(const std::string& name) { return name.ends_with(".safetensors.index.json"); }
-bool is_ours(const std::string& name) { return name.starts_with(kJournalFile); }
+bool is_ours(const std::string& name) { return name.starts_with(kOurFiles); }
+
+// What --overwrite replaces. Sorted, config.json goes before the tensors: without it nothing takes the rest for a checkpoint.
+bool is_checkpoint(const std::string& name) { return is_tensors(name) || is_index(name) || name == kConfig || name == kHfQuant; }
 
 // Other weights of the same model, which would not be quantised.
 bool is_other_weights(const std::string& name) {
@@ -84,30 +87,54 @@ Result<json::object> source_identity(const std::string& source_dir) {
   return out;
 }
 
-Status prepare_output_dir(const std::string& output_dir, const std::string& source_dir, bool overwrite) {
+Status create_output_dir(const std::string& output_dir, const std::string& source_dir) {
   std::error_code error;
   fs::create_directories(output_dir, error);
   if (error) return io("--output " + output_dir + ": cannot be created", error);
   if (fs::equivalent(output_dir, source_dir, error)) return invalid("--output " + output_dir + ": is MODEL's own folder; choose another", "--output");
-  if (!overwrite && file_exists(output_dir + "/" + kJournalFile)) return {};
+  return {};
+}
+
+Status check_output_dir(const std::string& output_dir) {
+  if (file_exists(output_dir + "/" + kJournalFile)) return {};
+  std::error_code error;
   std::string in_the_way;
   for (fs::directory_iterator it(output_dir, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (is_ours(name) && name != kJournalFile) continue;  // a journal that was never begun
-    if (!overwrite && (in_the_way.empty() || name == kConfig)) in_the_way = name;
-    if (!overwrite || !(is_tensors(name) || is_index(name) || is_ours(name) || name == kConfig || name == kHfQuant)) continue;
-    std::error_code removed;
-    if (!fs::remove(it->path(), removed)) return io(it->path().string() + ": cannot be removed", removed);
+    if (!is_ours(name) && (in_the_way.empty() || name == kConfig)) in_the_way = name;
   }
   if (error) return io("--output " + output_dir + ": cannot be listed", error);
   if (in_the_way.empty()) return {};
   return invalid("--output " + output_dir + ": holds " + in_the_way + "; --overwrite replaces the checkpoint in it, or choose another folder", "--output");
 }
 
-Status check_room(const std::string& dir, std::uint64_t bytes) {
+std::uint64_t old_checkpoint_bytes(const std::string& output_dir) {
+  std::uint64_t sum = 0;
+  const auto files = files_of(output_dir);
+  if (!files.ok()) return 0;
+  for (const std::string& name : files.value()) {
+    std::error_code error;
+    const std::uintmax_t bytes = fs::file_size(output_dir + "/" + name, error);
+    if (is_checkpoint(name) && !error) sum += bytes;
+  }
+  return sum;
+}
+
+Status remove_old_checkpoint(const std::string& output_dir) {
+  const auto files = files_of(output_dir);
+  if (!files.ok()) return files.error();
+  for (const std::string& name : files.value()) {
+    std::error_code error;
+    if (is_checkpoint(name)) fs::remove(output_dir + "/" + name, error);
+    if (error) return io(output_dir + "/" + name + ": cannot be removed", error);
+  }
+  return {};
+}
+
+Status check_room(const std::string& dir, std::uint64_t bytes, std::uint64_t freed) {
   struct statvfs st {};
   if (::statvfs(dir.c_str(), &st) != 0) return Error{ErrorCode::kIo, dir + ": cannot be asked for its free space: " + std::strerror(errno), {}};
-  const std::uint64_t room = static_cast<std::uint64_t>(st.f_bavail) * st.f_frsize;
+  const std::uint64_t room = static_cast<std::uint64_t>(st.f_bavail) * st.f_frsize + freed;
   if (room >= bytes) return {};
   return Error{ErrorCode::kResourceExhausted, "--output " + dir + ": " + std::to_string(bytes) + " bytes are to be written, and the file system has " + std::to_string(room) + " left", "--output"};
 }

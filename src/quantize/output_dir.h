@@ -12,10 +12,15 @@ namespace quire::quantize {
 // What identifies the source's files between runs: each one's name, length and time of change.
 [[nodiscard]] Result<boost::json::object> source_identity(const std::string& source_dir);
 
-// The folder exists, is another one than the source, and holds nothing (`overwrite`: no checkpoint any more) or a journal.
-[[nodiscard]] Status prepare_output_dir(const std::string& output_dir, const std::string& source_dir, bool overwrite);
-// kResourceExhausted when the file system of `dir` has fewer bytes left.
-[[nodiscard]] Status check_room(const std::string& dir, std::uint64_t bytes);
+// The folder exists and is another one than the source.
+[[nodiscard]] Status create_output_dir(const std::string& output_dir, const std::string& source_dir);
+// It holds nothing, or a journal; refused with what is in the way otherwise.
+[[nodiscard]] Status check_output_dir(const std::string& output_dir);
+// Tensors, indexes and the two configs: how much they hold, and away with them. Everything else stays.
+[[nodiscard]] std::uint64_t old_checkpoint_bytes(const std::string& output_dir);
+[[nodiscard]] Status remove_old_checkpoint(const std::string& output_dir);
+// kResourceExhausted when the file system of `dir` has fewer bytes left, `freed` of them by removing what is there.
+[[nodiscard]] Status check_room(const std::string& dir, std::uint64_t bytes, std::uint64_t freed);
 
 // Every file of the source but weights, indexes and the two configs (tokenizer, generation_config.json, licences, ...).
 [[nodiscard]] Status copy_other_files(const std::string& source_dir, const std::string& output_dir);

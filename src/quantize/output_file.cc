@@ -1,7 +1,6 @@
 #include "quantize/output_file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -59,8 +58,6 @@ Status OutputFile::sync() {
   return {};
 }
 
-bool OutputFile::lock() { return ::flock(fd_, LOCK_EX | LOCK_NB) == 0; }
-
 Status write_whole_file(const std::string& path, std::string_view text) {
   const std::string partial = path + ".partial";
   {
@@ -74,7 +71,15 @@ Status write_whole_file(const std::string& path, std::string_view text) {
 
 Status rename_file(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) return failed(to, "cannot be put in place");
-  return {};
+  // The name is on the disk only when its folder is.
+  const std::size_t slash = to.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : to.substr(0, slash + 1);
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return failed(folder, "cannot be opened");
+  const bool synced = ::fsync(fd) == 0 || errno == EINVAL;  // EINVAL: this file system has no such call for folders
+  const Status status = synced ? Status() : Status(failed(folder, "cannot write to the disk"));
+  ::close(fd);
+  return status;
 }
 
 }  // namespace quire::quantize

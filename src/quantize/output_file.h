@@ -25,8 +25,6 @@ class OutputFile {
   [[nodiscard]] Status write(std::string_view text) { return write(std::as_bytes(std::span(text))); }
   // What was written is on the disk.
   [[nodiscard]] Status sync();
-  // Nobody else holds it, in any process, until this file is closed. False: somebody does.
-  [[nodiscard]] bool lock();
   [[nodiscard]] std::uint64_t position() const { return position_; }
 
  private:

@@ -216,5 +216,15 @@ TEST(Observe, WhatIsNotANumberIsNamed) {
   EXPECT_THAT(bad.error().message, HasSubstr("the input of gate and up of layer 3"));
 }
 
+// No scale holds infinity: named, and nothing set.
+TEST(CalculatedScales, AnInfiniteValueIsNamed) {
+  ModelBench b(gsm_tiny(DType::kFp8E4m3));
+  const float* norm = b.weights->layers()[3].input_norm;
+  const_cast<float*>(norm)[5] = std::numeric_limits<float>::infinity();
+  const auto bad = calculate_kv_scales(subject_of(b), text(40), {});
+  ASSERT_FALSE(bad.ok());
+  EXPECT_THAT(bad.error().message, HasSubstr("of layer 3"));
+}
+
 }  // namespace
 }  // namespace quire::calibration

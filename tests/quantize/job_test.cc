@@ -217,6 +217,54 @@ TEST_F(Jobs, TwoDoNotWriteTheSame) {
   EXPECT_THAT(refusal(), HasSubstr("another quire quantize is writing there"));
 }
 
+// Killed between the file's name and the journal's line about it: the file counts, and is not written again.
+TEST_F(Jobs, AFileInPlaceThatTheJournalDoesNotKnowCounts) {
+  const auto want = undisturbed();
+  int deaths_with_files = 0;
+  for (int number = 5; number < 40; number += 5) {
+    std::filesystem::remove_all(settings_.output_dir);
+    if (!run_and_die_after(number)) break;
+    const std::string journal = settings_.output_dir + "/" + kJournalFile, text = test::files_in(settings_.output_dir).at(kJournalFile);
+    const std::size_t line = text.rfind("{\"shard\":true}\n");
+    if (line == std::string::npos) continue;
+    std::filesystem::resize_file(journal, line);
+    for (const auto& entry : std::filesystem::directory_iterator(settings_.output_dir))
+      if (entry.path().extension() == ".partial") std::filesystem::remove(entry.path());
+    const auto report = run();
+    ASSERT_TRUE(report.ok()) << report.error().message;
+    EXPECT_GT(report->files_kept, 0u);
+    ASSERT_EQ(files_in(settings_.output_dir), want) << "killed after " << number;
+    ++deaths_with_files;
+  }
+  EXPECT_GT(deaths_with_files, 1);
+}
+
+// Until nothing can be refused any more, --overwrite leaves the old checkpoint whole; a run that goes on takes none of its files for its own.
+TEST_F(Jobs, OverwriteTakesTheOldCheckpointAwayLast) {
+  ASSERT_EQ(refusal(), "");
+  auto old = files_in(settings_.output_dir);
+  settings_.overwrite = true;
+  {
+    const auto job = Job::open(settings_, spec_);
+    ASSERT_TRUE(job.ok()) << job.error().message;
+    auto now = files_in(settings_.output_dir);
+    EXPECT_EQ(now.erase(kJournalFile), 1u);
+    now.erase(kLockFile);
+    EXPECT_EQ(now, old);
+  }
+  settings_.overwrite = false;
+  const auto report = run();
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_EQ(report->files_kept, 0u);
+  EXPECT_EQ(files_in(settings_.output_dir), old);
+}
+
+TEST_F(Jobs, OtherFlagsOfCalibrationAreOtherSettings) {
+  ASSERT_TRUE(run_and_die_after(9));
+  settings_.calibration_flags = {{"--dtype", "float32"}};
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("--dtype was another one"), HasSubstr("--overwrite")));
+}
+
 TEST_F(Jobs, AQuantisedSourceIsRefusedByName) {
   const std::string config = settings_.source_dir + "/config.json";
   std::filesystem::copy_file(test::kGoldens + "/quark/config.json", config, std::filesystem::copy_options::overwrite_existing);
