@@ -203,6 +203,8 @@ class PatternCompiler {
       if (c == '\\' && negation == '^') {
         const auto known = at_ < text_.size() ? escaped(text_[at_++]) : std::nullopt;
         if (!known) return refused(text_, "this '\\' is not implemented in a set");
+        // Python reads a range here; one that begins with an escape is written otherwise.
+        if (at_ + 1 < text_.size() && text_[at_] == '-' && text_[at_ + 1] != ']') return refused(text_, "a range in a set begins with a plain character");
         bytes |= *known;
         continue;
       }

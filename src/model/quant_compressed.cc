@@ -107,6 +107,9 @@ const Group* group_of(const std::vector<Group>& groups, const std::string& modul
   return named != nullptr ? named : classed;
 }
 
+// Every module is matched against every group. Files have one to three.
+constexpr std::size_t kMostGroups = 64;
+
 }  // namespace
 
 void read_compressed_tensors(QuantReading& reading, QuantSpec& out) {
@@ -119,7 +122,9 @@ void read_compressed_tensors(QuantReading& reading, QuantSpec& out) {
   reader.only("transform_config", {"{}"});
   if (const json::value* kv = reader.get("kv_cache_scheme")) out.kv = parse_kv_cache_scheme(*kv, reader.path("kv_cache_scheme"), reading.findings);
   std::vector<Group> groups;
-  if (const json::object* object = reader.object("config_groups")) {
+  if (const json::object* object = reader.object("config_groups"); object != nullptr && object->size() > kMostGroups) {
+    reading.findings.wrong(reader.path("config_groups") + " has " + std::to_string(object->size()) + " groups; at most " + std::to_string(kMostGroups) + " are read");
+  } else if (object != nullptr) {
     for (const auto& entry : *object) {
       const std::string name(entry.key().data(), entry.key().size()), path = reader.path("config_groups") + "." + name;
       if (const json::object* group = entry.value().if_object())

@@ -130,7 +130,7 @@ QuantSpec parse_quantization(const json::object& config, const json::object* hf_
     read_hf_quant_config(reading, beside);
     if (found == nullptr)
       out = std::move(beside);
-    else if (findings.empty() && (out.method != beside.method || out.layers != beside.layers || out.kv.has_value() != beside.kv.has_value()))
+    else if (findings.empty() && (out.method != beside.method || out.layers != beside.layers || out.kv.has_value() != beside.kv.has_value() || (out.kv && out.kv->granularity != beside.kv->granularity)))
       findings.wrong(field + " (" + out.summary() + (out.kv ? ", FP8 KV cache" : "") + ") and hf_quant_config.json (" + beside.summary() + (beside.kv ? ", FP8 KV cache" : "") +
                      ") say different things");
   }

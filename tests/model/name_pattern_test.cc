@@ -87,7 +87,7 @@ TEST(NamePattern, GlobIsPythonsFnmatch) {
 TEST(NamePattern, RefusesWhatItDoesNotImplement) {
   const std::pair<const char*, const char*> kRefused[] = {
       {"a{2,3}", "counts"}, {"(?!a)b", "lookaround"}, {"(?i)a", "flags"}, {"(?P<x>a)", "named groups"}, {R"((a)\1)", "'\\'"}, {R"(\bx)", "'\\'"}, {"a\\", "'\\'"},
-      {"(a", "not closed"}, {"a)", "closes nothing"}, {"*a", "nothing to repeat"}, {"a**", "nothing to repeat"}, {"^*", "nothing to repeat"}, {"[a", "not closed"}, {"[z-a]", "range"},
+      {"(a", "not closed"}, {"a)", "closes nothing"}, {"*a", "nothing to repeat"}, {"a**", "nothing to repeat"}, {"^*", "nothing to repeat"}, {"[a", "not closed"}, {"[z-a]", "range"}, {R"([\.-z])", "range"},
   };
   for (const auto& [pattern, word] : kRefused) {
     const auto p = NamePattern::regex(pattern);

@@ -251,6 +251,9 @@ TEST(QuantConfig, CompressedTensorsRefusesByName) {
       {edited(kCtDynamic, R"("quantization_status")", R"("quantisation_status")"), {"unknown field", "quantisation_status"}},
       {R"({"quant_method": "compressed-tensors", "format": "float-quantized"})", {"config_groups is missing"}},
   });
+  std::string many;
+  for (int i = 0; i < 65; ++i) many += (i == 0 ? "" : ", ") + ("\"group_" + std::to_string(i)) + R"(": {"targets": []})";
+  expect_refused({{R"({"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {)" + many + "}}", {"config_groups has 65 groups", "at most 64"}}});
   EXPECT_EQ(parsed_files(std::string(R"({"compression_config": )") + kCtDynamic + "}", nullptr).refusal, "");
 }
 
