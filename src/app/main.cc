@@ -3,6 +3,9 @@
 #include <variant>
 
 #include "commands/bench_attention.h"
+#include "commands/bench_engine.h"
+#include "commands/bench_serve.h"
+#include "commands/chat.h"
 #include "commands/console.h"
 #include "commands/doctor.h"
 #include "commands/eval.h"
@@ -20,12 +23,16 @@ namespace {
 struct Dispatch {
   int operator()(const quire::config::ServeCommand& c) const { return quire::commands::serve(c); }
   int operator()(const quire::config::RunCommand& c) const { return quire::commands::run(c); }
+  int operator()(const quire::config::ChatCommand& c) const { return quire::commands::chat(c); }
   int operator()(const quire::config::ExplainCommand& c) const { return quire::commands::explain(c); }
   int operator()(const quire::config::PlanCommand& c) const { return quire::commands::plan(c); }
   int operator()(const quire::config::DoctorCommand& c) const { return quire::commands::doctor(c); }
   int operator()(const quire::config::EvalCommand& c) const { return quire::commands::eval(c); }
   int operator()(const quire::config::QuantizeCommand& c) const { return quire::commands::quantize(c); }
   int operator()(const quire::config::BenchAttentionCommand& c) const { return quire::commands::bench_attention(c); }
+  int operator()(const quire::config::BenchLatencyCommand& c) const { return quire::commands::bench_latency(c); }
+  int operator()(const quire::config::BenchThroughputCommand& c) const { return quire::commands::bench_throughput(c); }
+  int operator()(const quire::config::BenchServeCommand& c) const { return quire::commands::bench_serve(c); }
   int operator()(const quire::config::VersionCommand& c) const {
     const std::string version = quire::commands::kVersion;
     return quire::commands::print_answer("", c.json ? "{\"name\":\"quire\",\"version\":\"" + version + "\"}\n" : "quire " + version + "\n");

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <boost/json/serialize.hpp>
-#include <fstream>
 #include <utility>
 
 #include "attention/select.h"

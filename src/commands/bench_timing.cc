@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::size_t kMaxRepeats = 100'000;
 
-// Between the two nearest ranks.
+}  // namespace
+
 double quantile(std::vector<double> values, double share) {
   QUIRE_CHECK(!values.empty());
   std::sort(values.begin(), values.end());
@@ -24,8 +25,6 @@ double quantile(std::vector<double> values, double share) {
   const std::size_t above = std::min(below + 1, values.size() - 1);
   return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
 }
-
-}  // namespace
 
 double Timing::median() const { return quantile(seconds, 0.5); }
 double Timing::min() const { return quantile(seconds, 0.0); }

@@ -6,6 +6,9 @@
 
 namespace quire::commands {
 
+// The value below which `share` (0 to 1) of `values` lies, between the two nearest ranks. At least one value.
+[[nodiscard]] double quantile(std::vector<double> values, double share);
+
 struct TimingRules {
   double min_seconds = 0.5;     // repeats go on until they took so long together and there are kMinRepeats
   double limit_seconds = 60.0;  // ... or, with fewer, until the next one would pass this

@@ -27,13 +27,13 @@ void read_json_files(ModelFiles& files, config::Problems& problems) {
 
 }  // namespace
 
-Result<ModelFiles> read_model_files(const config::Options& options) {
+Result<ModelFiles> read_model_files(const config::Options& options, const std::string& default_log_level) {
   ModelFiles files;
   config::Problems problems;
   auto environment = config::read_environment(config::process_variables());
   if (environment.ok()) {
     files.environment = std::move(environment).value();
-    QUIRE_RETURN_IF_ERROR(init_logging(files.environment.log_level.value_or("info")));
+    QUIRE_RETURN_IF_ERROR(init_logging(files.environment.log_level.value_or(default_log_level)));
   } else {
     problems.add(environment.error());
   }

@@ -2,6 +2,7 @@
 // serves or plans. Reads no weights and no vocabulary.
 #pragma once
 #include <cstdint>
+#include <string>
 
 #include "base/result.h"
 #include "config/environment.h"
@@ -18,7 +19,7 @@ struct ModelFiles {
   model::GenerationDefaults generation;
 };
 // Environment, logging, folders, config.json, generation_config.json. An error lists what is wrong with any of them.
-[[nodiscard]] Result<ModelFiles> read_model_files(const config::Options& options);
+[[nodiscard]] Result<ModelFiles> read_model_files(const config::Options& options, const std::string& default_log_level = "info");
 
 struct ResolvedRun {
   config::ResolvedConfig config;

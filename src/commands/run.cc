@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/sampling_ranges.h"
 #include "commands/console.h"
+#include "commands/follow.h"
 #include "commands/startup.h"
 
 namespace quire::commands {
@@ -19,8 +20,6 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::string_view kCommand = "run";
-// No token for this long means that something is stuck; the answer so far has been printed.
-constexpr int kEventTimeoutMs = 600'000;
 
 // The command line as the API's request, so that prompt, sampling and limits follow the same rules here and there.
 json::object as_request(const config::RunCommand& command) {
@@ -81,38 +80,7 @@ Result<engine::GenerateRequest> make_request(const config::RunCommand& command, 
   return engine::GenerateRequest{.prompt = std::move(tokens).value(), .sampling = std::move(sampling->params), .client_id = "run"};
 }
 
-enum class Show : std::uint8_t { kPieces, kNothing };
-
-struct RunAnswer {
-  std::string text;
-  std::optional<engine::FinishEvent> finish;  // nullopt: nobody reads any more, so the rest was not made
-};
-
-// Prints pieces as they come, or leaves that to the caller.
-Result<RunAnswer> follow(engine::EventQueue& events, text::IncrementalDetokenizer& detokenizer, const std::vector<TokenId>& ends, Show how) {
-  RunAnswer out;
-  const auto show = [&](const std::string& piece) {
-    out.text += piece;
-    return how == Show::kPieces ? write_output(piece) : Result<Reader>(Reader::kThere);
-  };
-  while (events.wait(kEventTimeoutMs)) {
-    for (const engine::AddressedEvent& e : events.drain()) {
-      Result<Reader> reader = Reader::kThere;
-      if (const auto* token = std::get_if<engine::TokenEvent>(&e.event)) {
-        if (std::find(ends.begin(), ends.end(), token->token) == ends.end()) reader = show(detokenizer.push(token->token));
-      } else if (const auto* finish = std::get_if<engine::FinishEvent>(&e.event)) {
-        reader = show(detokenizer.finish());
-        out.finish = *finish;
-      }
-      if (!reader.ok()) return reader.error();
-      if (out.finish.has_value() && out.finish->error.has_value()) return *out.finish->error;
-      if (out.finish.has_value() || reader.value() == Reader::kGone) return out;
-    }
-  }
-  return Error{ErrorCode::kInternal, "no token for 10 minutes", {}};
-}
-
-std::string answer_json(const Prepared& p, const RunAnswer& answer) {
+std::string answer_json(const Prepared& p, const Followed& answer) {
   const json::object out{{"model", p.config.api.served_names.front()},
                                 {"text", answer.text},
                                 {"finish_reason", finish_reason_name(answer.finish->reason)},
@@ -137,14 +105,13 @@ int run(const config::RunCommand& command, const StartupSwitches& switches) {
   QUIRE_LOG_INFO("start-up: {}", timeline.text());
 
   const std::vector<TokenId> prompt = made->prompt;
-  std::vector<TokenId> ends = made->sampling.eos_token_ids;
-  ends.insert(ends.end(), made->sampling.stop_token_ids.begin(), made->sampling.stop_token_ids.end());
+  const std::vector<TokenId> ends = end_tokens(made->sampling);
   auto events = std::make_shared<engine::EventQueue>();
   const auto id = loaded.value()->engine()->submit(std::move(made).value(), command.request.seed.has_value() ? engine::SeedSource::kRequest : engine::SeedSource::kEngine, events);
   if (!id.ok()) return report_error(kCommand, id.error());
   const bool json = command.options.boolean("json");
   text::IncrementalDetokenizer detokenizer(p.tokenizer, prompt, text::SpecialTokens::kSkip);
-  const auto answer = follow(*events, detokenizer, ends, json ? Show::kNothing : Show::kPieces);
+  const auto answer = follow(*events, detokenizer, ends, {.show = [json](const std::string& piece) { return json ? Result<Reader>(Reader::kThere) : write_output(piece); }});
   if (!answer.ok()) return report_error(kCommand, answer.error());
   return print_answer(kCommand, json ? answer_json(p, answer.value()) : "\n");
 }

@@ -45,16 +45,24 @@ class RunnerExecutor final : public engine::StepExecutor {
       : memory_(std::move(memory)), runner_(std::move(runner)), modes_(metrics),
         allocations_(metrics.registry().counter("quire:device_allocations_after_start_total", "Device allocations after the model was loaded; there should be none", metrics.base_labels())) {}
   void submit(const StepPlan& plan) override {
+    const auto from = Clock::now();
     runner_->submit(plan);
+    memory_->clock.submit_nanoseconds += (Clock::now() - from).count();
     modes_.count(runner_->last_choice().key.mode);
   }
   Result<StepResult> collect() override {
+    const auto from = Clock::now();
     auto result = runner_->collect();
+    memory_->clock.collect_nanoseconds += (Clock::now() - from).count();
+    ++memory_->clock.steps;
     allocations_.add(static_cast<double>(memory_->device->allocations_after_seal()) - allocations_.value());
     return result;
   }
 
  private:
+  using Clock = std::chrono::steady_clock;  // counts nanoseconds
+  static_assert(std::is_same_v<Clock::duration, std::chrono::nanoseconds>);
+
   std::shared_ptr<ModelMemory> memory_;  // outlives the runner: declared first
   std::unique_ptr<runner::ModelRunner> runner_;
   StepModeCounters modes_;
@@ -86,8 +94,8 @@ std::string StartupTimeline::text() const {
   return out + " = " + seconds_text(total_seconds());
 }
 
-Result<Prepared> prepare(const config::Options& options, StartupTimeline& timeline) {
-  const auto files = read_model_files(options);
+Result<Prepared> prepare(const config::Options& options, StartupTimeline& timeline, const std::string& default_log_level) {
+  const auto files = read_model_files(options, default_log_level);
   if (!files.ok()) return files.error();
   timeline.lap("configuration");
   auto tokenizer = text::Tokenizer::load(files->folders.tokenizer_dir);

@@ -1,7 +1,9 @@
 // From a parsed command to a running engine: environment, model, configuration, memory, weights, engine. Used by every subcommand that runs
 // a model. Owns everything that lives as long as the program.
 #pragma once
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -55,7 +57,8 @@ struct Prepared {
   std::shared_ptr<const text::ChatTemplate> chat_template;  // null: the model has none
 };
 // Model files, tokenizer, resolution, selection. An error lists what is wrong with any of them.
-[[nodiscard]] Result<Prepared> prepare(const config::Options& options, StartupTimeline& timeline);
+// `default_log_level`: where the environment sets none.
+[[nodiscard]] Result<Prepared> prepare(const config::Options& options, StartupTimeline& timeline, const std::string& default_log_level = "info");
 
 // {"model", "chat": it has a template, "facts": [[name, text]], "rejected": attention rows that do not run, "notes": warnings and
 // adjustments}: the banner without the command's arguments and the server's address, for GET /quire/serving and the page that shows it.
@@ -67,11 +70,17 @@ void log_banner(const Prepared& prepared, BannerInputs::Server server);
 // --print-config: what would run, one value a line, or one JSON document with --json. Returns the exit code.
 [[nodiscard]] int print_config(std::string_view command, const config::Options& options, const config::ResolvedConfig& config);
 
+// What steps took so far. Written by the engine's thread, readable by any.
+struct StepClock {
+  std::atomic<std::int64_t> steps = 0, submit_nanoseconds = 0, collect_nanoseconds = 0;
+};
+
 // What a runner works in. Weights and pool are on the device, so it goes last.
 struct ModelMemory {
   std::unique_ptr<device::CpuDevice> device;
   std::unique_ptr<model::Weights> weights;
   std::unique_ptr<kv::KvStore> kv;
+  StepClock clock;
 };
 
 // Everything up to the engine: a model on its device, checked.
@@ -94,6 +103,7 @@ class LoadedModel {
   [[nodiscard]] static Result<std::unique_ptr<LoadedModel>> load(const Prepared& prepared, std::shared_ptr<engine::Metrics> metrics, engine::HealthMonitor& health,
                                                                  StartupTimeline& timeline, const StartupSwitches& switches = {});
   [[nodiscard]] const std::shared_ptr<engine::Engine>& engine() const { return engine_; }
+  [[nodiscard]] const StepClock& step_clock() const { return memory_->clock; }
   [[nodiscard]] const selfcheck::KvGate& kv_gate() const { return kv_gate_; }
   [[nodiscard]] const model::ScaleLedger& scales() const { return scales_; }
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }  // of judge()

@@ -19,12 +19,14 @@ bool looks_like_flag(std::string_view token) {
   return !((token[1] >= '0' && token[1] <= '9') || token[1] == '.');  // -1 and -.5 are values
 }
 
-const char* owner_of(const FlagRow& row) {
+std::string owner_of(const FlagRow& row) {
   switch (row.audience) {
-    case Audience::kRun: return "run";
+    case Audience::kRun:
+    case Audience::kRunAndChat: return "run";
+    case Audience::kChat: return "chat";
     case Audience::kExplain: return "explain";
     case Audience::kEval: return "eval";
-    case Audience::kBench: return "bench";
+    case Audience::kBench: return "bench " + std::string(split_words(row.benches).front());
     default: return "serve";
   }
 }
@@ -143,7 +145,7 @@ class Scanner {
     assign_flag(options_, {row, written}, std::move(values), problems_);
   }
   void named_model(const std::string& written, const std::string& value) {
-    options_.note(Adjustment::Severity::kWarning, written, "is an older form; give the model as the first argument");
+    if (command_ != Audience::kBenchServe) options_.note(Adjustment::Severity::kWarning, written, "is an older form; give the model as the first argument");
     if (!options_.model().empty())
       return problems_.add(written, written + " " + quote_value(value) + ": MODEL is already " + quote_value(options_.model()));
     if (value.empty()) return problems_.add(written, written + ": is empty");
@@ -194,6 +196,9 @@ RunRequest run_request(const Options& options) {
 const char* usage(Audience command) {
   switch (command) {
     case Audience::kRun: return "run MODEL --prompt TEXT";
+    case Audience::kChat: return "chat MODEL [flags], or quire chat --base-url URL";
+    case Audience::kBenchLatency: return "bench latency MODEL [flags]";
+    case Audience::kBenchThroughput: return "bench throughput MODEL [flags]";
     case Audience::kExplain: return "explain MODEL [flags]";
     case Audience::kPlan: return "plan MODEL [flags]";
     case Audience::kDoctor: return "doctor MODEL [flags]";
@@ -202,6 +207,8 @@ const char* usage(Audience command) {
     case Audience::kServe:
     case Audience::kBench:
     case Audience::kBenchAttention:
+    case Audience::kBenchServe:
+    case Audience::kRunAndChat:
     case Audience::kServeAndRun: break;
   }
   return "serve MODEL [flags]";
@@ -222,7 +229,8 @@ Result<Command> parse_engine_command(std::span<const std::string> arguments, Aud
     options.note_no_effect();
   else
     options.check_fates(problems);
-  if (options.model().empty() && !scanner.saw_unknown()) {
+  const bool remote = command == Audience::kChat && options.given("base-url");
+  if (options.model().empty() && !remote && !scanner.saw_unknown()) {
     problems.add("MODEL", std::string("MODEL is missing: quire ") + usage(command));
   }
   if (run && !options.given("prompt") && !scanner.saw_unknown()) problems.add("--prompt", "--prompt is missing: quire run MODEL --prompt TEXT");
@@ -237,6 +245,9 @@ Result<Command> parse_engine_command(std::span<const std::string> arguments, Aud
   if (command == Audience::kExplain) return Command{ExplainCommand{std::move(options), scanner.device()}};
   if (command == Audience::kPlan) return Command{PlanCommand{std::move(options)}};
   if (command == Audience::kDoctor) return Command{DoctorCommand{std::move(options)}};
+  if (command == Audience::kChat) return Command{ChatCommand{std::move(options)}};
+  if (command == Audience::kBenchLatency) return Command{BenchLatencyCommand{std::move(options)}};
+  if (command == Audience::kBenchThroughput) return Command{BenchThroughputCommand{std::move(options)}};
   if (!run) return Command{ServeCommand{std::move(options)}};
   RunRequest request = run_request(options);
   return Command{RunCommand{std::move(options), std::move(request)}};
@@ -275,25 +286,36 @@ Result<Command> parse_bench_attention(std::span<const std::string> arguments) {
   return Command{BenchAttentionCommand{std::move(options)}};
 }
 
+// A bench of a server: --model names what it serves.
+Result<Command> parse_bench_serve(std::span<const std::string> arguments) {
+  if (asks_for_help(arguments)) return Command{HelpCommand{command_help(Audience::kBenchServe)}};
+  Problems problems;
+  Scanner scanner(arguments, Audience::kBenchServe, problems);
+  Options options = scanner.scan();
+  if (!options.given("base-url") && !scanner.saw_unknown()) problems.add("--base-url", "--base-url is missing: quire bench serve --base-url http://localhost:8000 [--model NAME]");
+  if (!problems.empty()) return problems.to_error();
+  return Command{BenchServeCommand{std::move(options)}};
+}
+
 Result<Command> parse_bench(std::span<const std::string> arguments) {
-  static constexpr std::string_view kNow[] = {"attention", "--help"};
-  static constexpr std::string_view kLater[] = {"gemm", "latency", "throughput", "serve"};
+  static constexpr std::string_view kNow[] = {"attention", "serve", "latency", "throughput", "--help"};
+  static constexpr std::string_view kLater[] = {"gemm"};
   const std::string word = arguments.empty() ? "" : arguments.front();
+  const std::string there_are = "there are attention, serve, latency and throughput";
   if (word == "attention") return parse_bench_attention(arguments.subspan(1));
-  if (word == "--help" || word == "-h") return Command{HelpCommand{command_help(Audience::kBenchAttention)}};
-  if (word.empty()) return invalid("bench: what to measure is missing: quire bench attention [flags]", "bench");
+  if (word == "serve") return parse_bench_serve(arguments.subspan(1));
+  if (word == "latency") return parse_engine_command(arguments.subspan(1), Audience::kBenchLatency);
+  if (word == "throughput") return parse_engine_command(arguments.subspan(1), Audience::kBenchThroughput);
+  if (word == "--help" || word == "-h") return Command{HelpCommand{command_help(Audience::kBench)}};
+  if (word.empty()) return invalid("bench: what to measure is missing; " + there_are + ": quire bench attention [flags]", "bench");
   if (std::find(std::begin(kLater), std::end(kLater), word) != std::end(kLater))
-    return Error{ErrorCode::kUnsupported, "quire bench " + word + ": not built yet; there is quire bench attention", word};
-  return invalid("bench " + quote_value(word) + ": there is attention" + did_you_mean(word, kNow), word);
+    return Error{ErrorCode::kUnsupported, "quire bench " + word + ": not built yet; " + there_are, word};
+  return invalid("bench " + quote_value(word) + ": " + there_are + did_you_mean(word, kNow), word);
 }
 
 Result<Command> no_such_command(const std::string& word) {
-  static constexpr std::string_view kLater[] = {"chat"};
-  static constexpr std::string_view kNow[] = {"serve", "run", "explain", "plan", "doctor", "eval", "quantize", "bench", "--version", "--help"};
-  if (std::find(std::begin(kLater), std::end(kLater), word) != std::end(kLater)) {
-    return Error{ErrorCode::kUnsupported, "quire " + word + ": not built yet; there are serve, run, explain, plan, doctor, eval, quantize, bench and --version", word};
-  }
-  return invalid(quote_value(word) + ": unknown command; there are serve, run, explain, plan, doctor, eval, quantize, bench, --version and --help" + did_you_mean(word, kNow), word);
+  static constexpr std::string_view kNow[] = {"serve", "run", "chat", "explain", "plan", "doctor", "eval", "quantize", "bench", "--version", "--help"};
+  return invalid(quote_value(word) + ": unknown command; there are serve, run, chat, explain, plan, doctor, eval, quantize, bench, --version and --help" + did_you_mean(word, kNow), word);
 }
 
 }  // namespace
@@ -305,6 +327,7 @@ Result<Command> parse_command_line(std::span<const std::string> arguments) {
   const auto rest = arguments.subspan(1);
   if (word == "serve") return parse_engine_command(rest, Audience::kServe);
   if (word == "run") return parse_engine_command(rest, Audience::kRun);
+  if (word == "chat") return parse_engine_command(rest, Audience::kChat);
   if (word == "explain") return parse_engine_command(rest, Audience::kExplain);
   if (word == "plan") return parse_engine_command(rest, Audience::kPlan);
   if (word == "doctor") return parse_engine_command(rest, Audience::kDoctor);

@@ -34,6 +34,11 @@ struct RunCommand {
   RunRequest request;
 };
 
+// A conversation, with a model that is loaded or with a server (--base-url; then MODEL may be missing).
+struct ChatCommand {
+  Options options;
+};
+
 struct VersionCommand {
   bool json = false;
 };
@@ -60,6 +65,19 @@ struct BenchAttentionCommand {
   Options options;
 };
 
+// Takes no MODEL of its own: its name on the server.
+struct BenchServeCommand {
+  Options options;
+};
+
+struct BenchLatencyCommand {
+  Options options;
+};
+
+struct BenchThroughputCommand {
+  Options options;
+};
+
 struct EvalCommand {
   Options options;
   std::string text;               // path
@@ -81,7 +99,7 @@ struct FlagsDocCommand {
   std::string folder = "docs";
 };
 
-using Command = std::variant<ServeCommand, RunCommand, ExplainCommand, PlanCommand, DoctorCommand, EvalCommand, QuantizeCommand, BenchAttentionCommand, VersionCommand, HelpCommand, FlagsDocCommand>;
+using Command = std::variant<ServeCommand, RunCommand, ChatCommand, ExplainCommand, PlanCommand, DoctorCommand, EvalCommand, QuantizeCommand, BenchAttentionCommand, BenchServeCommand, BenchLatencyCommand, BenchThroughputCommand, VersionCommand, HelpCommand, FlagsDocCommand>;
 
 // `arguments` without the program's name. An error's message lists every problem, each naming its flag.
 [[nodiscard]] Result<Command> parse_command_line(std::span<const std::string> arguments);

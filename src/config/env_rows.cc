@@ -24,6 +24,7 @@ constexpr EnvRow kRows[] = {
     {.name = "QUIRE_TEST_SEED", .text = "Seed of the unit tests' random numbers; the program does not read it", .fate = F::kDocumented},
 
     {.name = "VLLM_API_KEY", .text = "Key that clients must send; --api-key wins"},
+    {.name = "OPENAI_API_KEY", .text = "Key that `quire chat --base-url` and `quire bench serve` send to the server"},
     {.name = "VLLM_ALLOW_LONG_MAX_MODEL_LEN", .kind = K::kBool, .fallback = "0", .text = "Allow --max-model-len above what the model was made for"},
     {.name = "VLLM_LOGGING_LEVEL", .kind = K::kChoice, .fallback = "INFO", .allowed = "DEBUG|INFO|WARNING|ERROR|CRITICAL", .text = "Log level; QUIRE_LOG_LEVEL wins"},
     {.name = "VLLM_LOG_STATS_INTERVAL", .kind = K::kFloat, .fallback = "10", .allowed = "0.1..86400", .text = "Seconds between lines of statistics"},

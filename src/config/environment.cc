@@ -33,6 +33,8 @@ void store(std::string_view name, const std::string& value, Environment& env) {
     env.fp8_fnuz = value == "fnuz";
   else if (name == "VLLM_API_KEY")
     env.api_key = value;
+  else if (name == "OPENAI_API_KEY")
+    env.openai_api_key = value;
   else if (name == "VLLM_ALLOW_LONG_MAX_MODEL_LEN")
     env.allow_long_max_model_len = *parse_bool(value);
   else if (name == "VLLM_HTTP_TIMEOUT_KEEP_ALIVE")
@@ -66,7 +68,7 @@ void take(const EnvRow& row, const std::string& value, Environment& env, Problem
   if (any_case)
     std::transform(checked.begin(), checked.end(), checked.begin(),
                    [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
-  const FlagRow shape{.name = row.name, .kind = row.kind, .allowed = row.allowed, .secret = row.name == "VLLM_API_KEY"};
+  const FlagRow shape{.name = row.name, .kind = row.kind, .allowed = row.allowed, .secret = row.name == "VLLM_API_KEY" || row.name == "OPENAI_API_KEY"};
   if (Status status = check_value(shape, row.name, checked); !status.ok()) {
     problems.add(std::string(row.name), status.error().message);
     return;

@@ -39,6 +39,7 @@ struct Environment {
   std::string cpu_isa = "auto";
   bool fp8_fnuz = false;               // QUIRE_FP8_FLAVOR=fnuz
   std::optional<std::string> api_key;  // VLLM_API_KEY, not empty
+  std::string openai_api_key;          // OPENAI_API_KEY: what this program's clients send
   bool allow_long_max_model_len = false;
   std::optional<std::int32_t> keep_alive_seconds;
   std::optional<double> log_stats_interval_seconds;

@@ -34,7 +34,7 @@ constexpr RangeText kCaptureSize(1, graph::kMaxCaptureSize), kLargestCaptureSize
 // clang-format off
 constexpr FlagRow kRows[] = {
     // Model and checkpoint
-    {.name = "model", .aliases = "--model-tag", .help = "Model folder or hub id in the local Hugging Face cache; better given as the first argument", .group = G::kModel},
+    {.name = "model", .aliases = "--model-tag", .help = "Model folder or hub id in the local Hugging Face cache; better given as the first argument", .group = G::kModel, .benches = "serve"},
     {.name = "revision", .fallback = "main", .help = "Branch, tag or commit of a hub id", .group = G::kModel},
     {.name = "served-model-name", .kind = K::kTextList, .fallback = "MODEL as given", .help = "Names accepted in requests; the first is echoed", .group = G::kModel, .audience = Audience::kServe},
     {.name = "tokenizer", .fallback = "same as MODEL", .help = "Folder or hub id of the tokenizer", .group = G::kModel},
@@ -74,7 +74,7 @@ constexpr FlagRow kRows[] = {
      .help = "KV cache; auto: the FP8 scheme that the checkpoint declares, else the model's type; fp8: e4m3 in the device's encoding", .group = G::kNumerics, .fate_text = "this KV cache format", .benches = "attention"},
     {.name = "kv-cache-dtype-skip-layers", .kind = K::kTextList, .help = "Layers whose KV cache stays in 16 bit", .group = G::kNumerics, .fate = Fate::kNotBuilt, .fate_text = "a quantised KV cache"},
     {.name = "calculate-kv-scales", .kind = K::kBool, .fallback = "false", .help = "Scales of an e4m3 KV cache whose checkpoint has none: calculated at start on a built-in text", .group = G::kNumerics},
-    {.name = "seed", .kind = K::kInt, .fallback = "0", .allowed = "0..9223372036854775807", .help = "Seed of dummy weights and of requests without their own (run: seed of the request)", .group = G::kNumerics},
+    {.name = "seed", .kind = K::kInt, .fallback = "0", .allowed = "0..9223372036854775807", .help = "Seed of dummy weights and of requests without their own (run: seed of the request)", .group = G::kNumerics, .benches = "serve"},
 
     // Memory
     {.name = "max-model-len", .kind = K::kInt, .fallback = "from the model", .allowed = "2..1073741824", .words = "auto|-1", .help = "Longest prompt plus output in tokens; auto or -1: what fits the KV pool", .group = G::kMemory},

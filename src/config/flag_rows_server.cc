@@ -99,10 +99,12 @@ constexpr FlagRow kRows[] = {
     // One prompt
     {.name = "prompt", .help = "The prompt", .group = G::kRun, .audience = Audience::kRun},
     {.name = "chat", .kind = K::kBool, .fallback = "false", .help = "Send the prompt as a user message through the chat template", .group = G::kRun, .audience = Audience::kRun},
-    {.name = "max-tokens", .kind = K::kInt, .fallback = "128", .sampling = &sampling_range::kMaxTokens, .help = "Tokens to make at most; without this flag, fewer where the context ends", .group = G::kRun, .audience = Audience::kRun},
-    {.name = "temperature", .kind = K::kFloat, .fallback = "from the model", .sampling = &sampling_range::kTemperature, .help = "0: greedy", .group = G::kRun, .audience = Audience::kRun},
-    {.name = "top-p", .kind = K::kFloat, .fallback = "from the model", .sampling = &sampling_range::kTopP, .help = "Probability mass to sample from", .group = G::kRun, .audience = Audience::kRun},
-    {.name = "top-k", .kind = K::kInt, .fallback = "from the model", .sampling = &sampling_range::kTopK, .help = "Tokens to sample from", .group = G::kRun, .audience = Audience::kRun},
+    {.name = "max-tokens", .kind = K::kInt, .fallback = "128", .sampling = &sampling_range::kMaxTokens, .help = "Tokens to make at most; without this flag, fewer where the context ends (chat: as many as the context leaves)", .group = G::kRun, .audience = Audience::kRunAndChat},
+    {.name = "temperature", .kind = K::kFloat, .fallback = "from the model", .sampling = &sampling_range::kTemperature, .help = "0: greedy", .group = G::kRun, .audience = Audience::kRunAndChat, .benches = "serve"},
+    {.name = "top-p", .kind = K::kFloat, .fallback = "from the model", .sampling = &sampling_range::kTopP, .help = "Probability mass to sample from", .group = G::kRun, .audience = Audience::kRunAndChat},
+    {.name = "top-k", .kind = K::kInt, .fallback = "from the model", .sampling = &sampling_range::kTopK, .help = "Tokens to sample from", .group = G::kRun, .audience = Audience::kRunAndChat},
+
+    {.name = "base-url", .help = "Server of the OpenAI API to talk to, e.g. http://localhost:8000; https is not built in (chat: instead of loading a model here)", .group = G::kRun, .audience = Audience::kChat, .benches = "serve"},
 
     // Measuring a text
     {.name = "text", .help = "File of plain UTF-8 text to measure", .group = G::kEval, .audience = Audience::kEval},
@@ -112,8 +114,8 @@ constexpr FlagRow kRows[] = {
     {.name = "config", .help = "YAML file of flags (key: value); the command line wins", .group = G::kProgram},
     {.name = "print-config", .kind = K::kBool, .fallback = "false", .help = "Print what would run and stop", .group = G::kProgram},
     {.name = "verbose", .kind = K::kBool, .fallback = "false", .help = "One line for each check with its worst element instead of a summary", .group = G::kProgram, .audience = Audience::kDoctor},
-    {.name = "json", .kind = K::kBool, .fallback = "false", .help = "One JSON document on standard output", .group = G::kProgram, .benches = "attention"},
-    {.name = "help", .aliases = "-h", .kind = K::kBool, .fallback = "false", .help = "This text", .group = G::kProgram, .benches = "attention"},
+    {.name = "json", .kind = K::kBool, .fallback = "false", .help = "One JSON document on standard output", .group = G::kProgram, .benches = "attention|serve"},
+    {.name = "help", .aliases = "-h", .kind = K::kBool, .fallback = "false", .help = "This text", .group = G::kProgram, .benches = "attention|serve"},
 };
 // clang-format on
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <map>
 
 #include "base/check.h"
@@ -59,7 +60,7 @@ std::string_view flag_group_title(FlagGroup group) {
                                                                "HTTP server",
                                                                "Logs and metrics",
                                                                "Extensions",
-                                                               "One prompt (quire run)",
+                                                               "One prompt (quire run) and conversations (quire chat)",
                                                                "Hypothetical models (quire explain)",
                                                                "Measuring a text (quire eval)",
                                                                "Writing an FP8 checkpoint (quire quantize)",
@@ -71,14 +72,17 @@ std::string_view flag_group_title(FlagGroup group) {
 bool takes(Audience command, const FlagRow& row) {
   if (const std::string_view bench = bench_of(command); !bench.empty()) {
     const auto benches = split_words(row.benches);
-    return std::find(benches.begin(), benches.end(), bench) != benches.end();
+    if (std::find(benches.begin(), benches.end(), bench) != benches.end()) return true;
+    if (command == Audience::kBenchAttention || command == Audience::kBenchServe) return false;
   }
   if (command == Audience::kQuantize) {
     static constexpr std::string_view kModelFlags[] = {"revision", "tokenizer", "tokenizer-revision", "dtype", "num-threads", "json", "help"};
     return row.audience == command || std::find(std::begin(kModelFlags), std::end(kModelFlags), row.name) != std::end(kModelFlags);
   }
-  const bool asks_for_serve = command == Audience::kExplain || command == Audience::kPlan || command == Audience::kDoctor || command == Audience::kEval;
-  return row.audience == Audience::kServeAndRun || row.audience == command || (asks_for_serve && row.audience == Audience::kServe);
+  if (row.audience == Audience::kRunAndChat) return command == Audience::kRun || command == Audience::kChat;
+  static constexpr Audience kTakeServes[] = {Audience::kChat, Audience::kExplain, Audience::kPlan, Audience::kDoctor, Audience::kEval, Audience::kBenchLatency, Audience::kBenchThroughput};
+  const bool takes_serves = std::find(std::begin(kTakeServes), std::end(kTakeServes), command) != std::end(kTakeServes);
+  return row.audience == Audience::kServeAndRun || row.audience == command || (takes_serves && row.audience == Audience::kServe);
 }
 
 std::span<const FlagRow* const> flag_table() { return index().rows; }

@@ -53,9 +53,17 @@ inline constexpr int kNumFlagGroups = 17;
 [[nodiscard]] std::string_view flag_group_title(FlagGroup group);
 
 // Which subcommand takes the flag. kBench: only the benches that the row names.
-enum class Audience : std::uint8_t { kServeAndRun, kServe, kRun, kExplain, kPlan, kDoctor, kEval, kQuantize, kBench, kBenchAttention };
+enum class Audience : std::uint8_t { kServeAndRun, kServe, kRun, kRunAndChat, kChat, kExplain, kPlan, kDoctor, kEval, kQuantize, kBench, kBenchAttention, kBenchServe, kBenchLatency, kBenchThroughput };
 // "attention" for `quire bench attention`; "": no bench.
-[[nodiscard]] constexpr std::string_view bench_of(Audience command) { return command == Audience::kBenchAttention ? "attention" : ""; }
+[[nodiscard]] constexpr std::string_view bench_of(Audience command) {
+  switch (command) {
+    case Audience::kBenchAttention: return "attention";
+    case Audience::kBenchServe: return "serve";
+    case Audience::kBenchLatency: return "latency";
+    case Audience::kBenchThroughput: return "throughput";
+    default: return "";
+  }
+}
 
 struct FlagRow {
   std::string_view name;          // canonical, without dashes: "max-model-len"
@@ -64,7 +72,7 @@ struct FlagRow {
   std::string_view fallback = {};  // default as text; typed getters read it when it is a value of `kind`
   std::string_view allowed = {};   // kChoice: "a|b"; kInt, kFloat, kIntList: inclusive range "lo..hi", either end may be missing
   const SamplingRange* sampling = nullptr;  // kInt, kFloat: a sampling parameter, whose range is declared there instead of in `allowed`
-  std::string_view words = {};     // words that kInt takes besides numbers: "auto|-1"
+  std::string_view words = {};     // words that kInt and kFloat take besides numbers: "auto|-1"
   std::string_view unbuilt = {};   // known values whose feature is not built yet (kHonoured rows)
   std::string_view neutral = {};   // kNotBuilt: values that ask for nothing, besides the default
   std::string_view help = {};
@@ -77,8 +85,9 @@ struct FlagRow {
   bool secret = false;       // value never printed
 };
 
-// `explain`, `plan` and `doctor` take every flag of `serve`, so that a server's command line can be asked about as it stands; a bench takes
-// what names it; `quantize` takes its own and the few that say which model and how it is run.
+// `explain`, `plan` and `doctor` take every flag of `serve`, so that a server's command line can be asked about as it stands; so do `chat` and
+// the benches that run a model. A bench takes what names it besides, and the others nothing else. `quantize` takes its own and
+// the few that say which model and how it is run.
 [[nodiscard]] bool takes(Audience command, const FlagRow& row);
 
 // Every row, in the order of help and documents.

@@ -1,5 +1,6 @@
 #include "config/help.h"
 
+#include <algorithm>
 #include <fstream>
 
 #include "attention/capability.h"
@@ -135,6 +136,8 @@ std::string audience_word(Audience audience) {
   switch (audience) {
     case Audience::kServe: return "serve";
     case Audience::kRun: return "run";
+    case Audience::kRunAndChat: return "run, chat";
+    case Audience::kChat: return "chat";
     case Audience::kExplain: return "explain";
     case Audience::kPlan: return "plan";
     case Audience::kDoctor: return "doctor";
@@ -142,6 +145,9 @@ std::string audience_word(Audience audience) {
     case Audience::kQuantize: return "quantize";
     case Audience::kServeAndRun: return "both";
     case Audience::kBench:
+    case Audience::kBenchServe:
+    case Audience::kBenchLatency:
+    case Audience::kBenchThroughput:
     case Audience::kBenchAttention: break;
   }
   return "";
@@ -168,6 +174,7 @@ std::string program_help() {
          "\n"
          "  quire serve MODEL [flags]               serve MODEL over HTTP (port 8000)\n"
          "  quire run MODEL --prompt TEXT [flags]   answer one prompt and stop\n"
+         "  quire chat MODEL [flags]                talk with MODEL, or with a server: --base-url URL\n"
          "  quire explain MODEL [flags]             which attention backend serves MODEL on a device, and why\n"
          "  quire plan MODEL [flags]                the memory that serve would take, item by item\n"
          "  quire doctor MODEL [flags]              check the kernels serve would run against a reference\n"
@@ -175,12 +182,32 @@ std::string program_help() {
          "  quire quantize MODEL --format FORM --output DIR\n"
          "                                          write an FP8 checkpoint of a 16-bit one\n"
          "  quire bench attention [flags]           time the attention kernels of this machine\n"
+         "  quire bench serve --base-url URL        load a server and measure it (any of the OpenAI API)\n"
+         "  quire bench latency|throughput MODEL    measure the engine here, and where a step's time goes\n"
          "  quire --version [--json]                version\n"
          "  quire serve --help, quire run --help    every flag\n"
          "\n"
          "MODEL is a folder in Hugging Face form, or a hub id (org/name) in the local Hugging Face cache.\n"
          "Flag names, defaults and --config files are those of `vllm serve`.\n";
 }
+
+// The rows that a command has besides those of serve, and --json.
+std::string own_flags(Audience command) {
+  std::string out;
+  const std::string_view bench = bench_of(command);
+  for (const FlagRow* row : flag_table()) {
+    const bool of_serve = row->audience == Audience::kServeAndRun || row->audience == Audience::kServe;
+    const auto benches = split_words(row->benches);
+    const bool named = !bench.empty() && std::find(benches.begin(), benches.end(), bench) != benches.end();
+    if (!named && (!takes(command, *row) || of_serve) && row->name != "json") continue;
+    const std::string left = "  " + spellings(*row);
+    out += left;
+    wrap(out, left.size(), description(*row));
+  }
+  return out;
+}
+
+constexpr std::string_view kTakesServes = "\nEvery flag of `quire serve` is taken; quire serve --help lists them.\n";
 
 std::string explain_help() {
   std::string out =
@@ -206,7 +233,7 @@ std::string explain_help() {
     out += left;
     wrap(out, left.size(), description(*row));
   }
-  return out + "\nEvery flag of `quire serve` is taken; quire serve --help lists them.\n";
+  return out + std::string(kTakesServes);
 }
 
 std::string plan_help() {
@@ -237,13 +264,51 @@ std::string bench_attention_help() {
       "measured first. What does not fit in memory or in --time-limit is skipped, with the reason.\n"
       "\nA shape is PHASE-dD-NxL: decode or prefill, head size, sequences, tokens of each (k: 1024). Without\n"
       "--shapes and --filter: the table of docs/PERFORMANCE.md.\n\n";
-  for (const FlagRow* row : flag_table()) {
-    if (!takes(Audience::kBenchAttention, *row)) continue;
-    const std::string left = "  " + spellings(*row);
-    out += left;
-    wrap(out, left.size(), description(*row));
-  }
-  return out;
+  return out + own_flags(Audience::kBenchAttention);
+}
+
+std::string chat_help() {
+  return "quire chat MODEL [flags of serve]\n"
+         "quire chat --base-url URL [--model NAME]\n"
+         "\nA conversation in the terminal, with MODEL loaded here or with a server of the OpenAI API (its\n"
+         "key: OPENAI_API_KEY). Answers appear as they are made; Ctrl-C stops an answer and keeps what there\n"
+         "is of it; Ctrl-D, or Ctrl-C twice at the prompt, leaves. A line that ends in \\ goes on in the next\n"
+         "one. /help lists the commands. Without a terminal each line of standard input is a turn and\n"
+         "answers alone are printed; with --json the whole conversation, as one document at the end.\n\n" +
+         own_flags(Audience::kChat) + std::string(kTakesServes);
+}
+
+std::string bench_serve_help() {
+  return "quire bench serve --base-url URL [--model NAME] [flags]\n"
+         "\nSends a load to a server of the OpenAI API and prints time to first token (TTFT), time per output\n"
+         "token (TPOT), gaps between pieces (ITL), whole latencies (E2EL), throughput and failures by\n"
+         "reason. Prompts are random words from a seed, as many as make the tokens asked for (two first\n"
+         "questions measure that), or the lines of --dataset. Names are those of `vllm bench serve`; so are\n"
+         "the names of --json. The server's key is OPENAI_API_KEY. Exit status 1 when a request failed.\n\n" +
+         own_flags(Audience::kBenchServe);
+}
+
+std::string bench_latency_help() {
+  return "quire bench latency MODEL [flags of serve]\n"
+         "\nLoads MODEL as `quire serve` would, runs batches of random prompts and prints the time of a batch\n"
+         "and where a step's time goes: scheduling, attention, linear layers, other kernels, sampling, and\n"
+         "the rest.\n\n" +
+         own_flags(Audience::kBenchLatency) + std::string(kTakesServes);
+}
+
+std::string bench_throughput_help() {
+  return "quire bench throughput MODEL [flags of serve]\n"
+         "\nLoads MODEL as `quire serve` would, gives it every prompt at once and prints requests and tokens\n"
+         "per second and where a step's time goes.\n\n" +
+         own_flags(Audience::kBenchThroughput) + std::string(kTakesServes);
+}
+
+std::string bench_help() {
+  return "quire bench attention [flags]           time the attention kernels of this machine\n"
+         "quire bench serve --base-url URL        load a server and measure it\n"
+         "quire bench latency MODEL [flags]       time of a batch, in this process\n"
+         "quire bench throughput MODEL [flags]    tokens per second, in this process\n"
+         "\nquire bench NAME --help shows its flags; each takes --json and --plot FILE.svg.\n";
 }
 
 std::string eval_help() {
@@ -252,13 +317,7 @@ std::string eval_help() {
       "\nPerplexity of a text in windows of 512 tokens, of which the second half is scored (llama.cpp's default).\n"
       "With an FP8 KV cache also: the same with a 16-bit one, where greedy answers part, and what storing and\n"
       "attention lose in each layer. Exit status 1 when that is over the limits that serve refuses at.\n\n";
-  for (const FlagRow* row : flag_table()) {
-    if (row->audience != Audience::kEval && row->name != "json") continue;
-    const std::string left = "  " + spellings(*row);
-    out += left;
-    wrap(out, left.size(), description(*row));
-  }
-  return out + "\nEvery flag of `quire serve` is taken; quire serve --help lists them.\n";
+  return out + own_flags(Audience::kEval) + std::string(kTakesServes);
 }
 
 std::string quantize_help() {
@@ -280,7 +339,12 @@ std::string quantize_help() {
 std::string command_help(Audience command) {
   if (command == Audience::kQuantize) return quantize_help();
   if (command == Audience::kEval) return eval_help();
+  if (command == Audience::kBench) return bench_help();
   if (command == Audience::kBenchAttention) return bench_attention_help();
+  if (command == Audience::kBenchServe) return bench_serve_help();
+  if (command == Audience::kBenchLatency) return bench_latency_help();
+  if (command == Audience::kBenchThroughput) return bench_throughput_help();
+  if (command == Audience::kChat) return chat_help();
   if (command == Audience::kExplain) return explain_help();
   if (command == Audience::kPlan) return plan_help();
   if (command == Audience::kDoctor) return doctor_help();
@@ -306,7 +370,7 @@ std::string command_help(Audience command) {
 
 std::string flags_markdown() {
   std::string out =
-      "# Flags of `quire serve`, `quire run`, `quire explain`, `quire plan`, `quire doctor`, `quire eval`, `quire quantize` and `quire bench`\n\n"
+      "# Flags of `quire serve`, `quire run`, `quire chat`, `quire explain`, `quire plan`, `quire doctor`, `quire eval`, `quire quantize` and `quire bench`\n\n"
       "Made by `quire flags-doc` from the flag table (`src/config/flag_rows_*.cc`); a test fails when this page is stale.\n\n"
       "Spelling: underscores equal dashes; every switch has `--x` and `--no-x`; integers may end in `k`, `m`, `g` (powers of 1000; `25.6k` = 25600)\n"
       "or `K`, `M`, `G` (powers of 1024); JSON flags take one string or dotted keys (`--compilation-config.cudagraph_mode NONE`; a key that ends in "
@@ -315,7 +379,7 @@ std::string flags_markdown() {
       "values are errors\n"
       "(exit code 2) that name the nearest valid one. A flag without effect is answered by one warning; a flag whose feature is not built yet is "
       "refused,\n"
-      "unless its value asks for nothing. `quire plan`, `quire doctor` and `quire eval` take the flags of `serve`; `quire explain` takes every flag of `serve` and refuses none;\n"
+      "unless its value asks for nothing. `quire plan`, `quire doctor`, `quire eval`, `quire chat` and `quire bench latency|throughput` take the flags of `serve`; `quire explain` takes every flag of `serve` and refuses none;\n"
       "its `--device` takes the names of docs/CAPABILITIES.md. `quire quantize` takes the flags of its own section and `--revision`, `--tokenizer`,\n"
       "`--tokenizer-revision`, `--dtype`, `--num-threads` and `--json`.\n";
   for (int group = 0; group < kNumFlagGroups; ++group) {

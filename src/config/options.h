@@ -31,7 +31,7 @@ class Options {
   [[nodiscard]] bool given(std::string_view name) const;
   [[nodiscard]] bool boolean(std::string_view name) const;
   [[nodiscard]] std::optional<std::int64_t> integer(std::string_view name) const;  // nullopt: a word ("auto") or a default that is no number
-  [[nodiscard]] std::optional<double> number(std::string_view name) const;
+  [[nodiscard]] std::optional<double> number(std::string_view name) const;  // nullopt: a word ("inf") or a default that is no number
   [[nodiscard]] std::string text(std::string_view name) const;  // "" when not given and no default
   [[nodiscard]] std::optional<std::string> given_text(std::string_view name) const;
   [[nodiscard]] std::vector<std::string> list(std::string_view name) const;       // kTextList, kJsonTextList; empty when not given

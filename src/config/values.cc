@@ -87,6 +87,7 @@ bool value_fits(const FlagRow& row, std::string_view text) {
       return value && *value >= range.lo && *value <= range.hi;
     }
     case ValueKind::kFloat: {
+      if (is_word(row.words, text)) return true;
       const auto value = parse_number(text);
       if (row.sampling != nullptr) return value && row.sampling->takes(*value);
       const NumberRange range = number_range(row.allowed);

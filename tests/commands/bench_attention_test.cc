@@ -97,9 +97,9 @@ TEST(BenchCommandLine, OtherBenches) {
     return c.ok() ? "" : c.error().message;
   };
   EXPECT_THAT(error({"bench"}), HasSubstr("what to measure is missing"));
-  EXPECT_THAT(error({"bench", "gemm"}), HasSubstr("not built yet; there is quire bench attention"));
+  EXPECT_THAT(error({"bench", "gemm"}), HasSubstr("not built yet; there are attention, serve, latency and throughput"));
   EXPECT_THAT(error({"bench", "atention"}), HasSubstr("did you mean 'attention'"));
-  EXPECT_THAT(error({"serve", "M", "--shapes", "x"}), HasSubstr("--shapes: belongs to `quire bench`"));
+  EXPECT_THAT(error({"serve", "M", "--shapes", "x"}), HasSubstr("--shapes: belongs to `quire bench attention`"));
   const auto help = config::parse_command_line(std::vector<std::string>{"bench", "attention", "--help"});
   ASSERT_TRUE(help.ok());
   for (const char* flag : {"--shapes", "--filter", "--backend", "--dtype", "--kv-cache-dtype", "--block-size", "--num-threads, --threads", "--min-time", "--time-limit", "--[no-]json", "--plot"})

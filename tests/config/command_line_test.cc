@@ -158,7 +158,14 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{"run M --prompt x --max-tokens 2147483648", "--max-tokens '2147483648': must be an integer"},
         BadLine{"serve M --prompt x", "--prompt: belongs to `quire run`"}, BadLine{"run M", "--prompt is missing"},
         BadLine{"run M --prompt x --port 1", "--port: belongs to `quire serve`"}, BadLine{"serv M", "'serv': unknown command"},
-        BadLine{"chat M", "quire chat: not built yet"}, BadLine{"--version x", "takes only --json"},
+        BadLine{"chat", "MODEL is missing: quire chat MODEL [flags], or quire chat --base-url URL"}, BadLine{"chat M --base-url", "--base-url: needs a value"},
+        BadLine{"chat M --prompt x", "--prompt: belongs to `quire run`"}, BadLine{"chat M --num-prompts 3", "--num-prompts: belongs to `quire bench serve`"}, BadLine{"serve M --base-url http://h", "--base-url: belongs to `quire chat`"},
+        BadLine{"run M --prompt x --base-url http://h", "--base-url: belongs to `quire chat`"}, BadLine{"serve M --temperature 1", "--temperature: belongs to `quire run`"},
+        BadLine{"bench serve", "--base-url is missing"}, BadLine{"bench serve --base-url http://h --request-rate fast", "--request-rate 'fast': must be a number from 0.000001 to 1000000, or inf"},
+        BadLine{"bench serve --base-url http://h --max-num-seqs 4", "--max-num-seqs: belongs to `quire serve`"}, BadLine{"bench serve --base-url http://h --turns 0", "--turns '0': must be"},
+        BadLine{"bench serve --base-url http://h --endpoint chats", "did you mean 'chat'"}, BadLine{"bench latency", "MODEL is missing: quire bench latency MODEL"}, BadLine{"bench throughput --num-prompts 1", "MODEL is missing"},
+        BadLine{"bench latency M --num-prompts 1", "--num-prompts: belongs to `quire bench serve`"}, BadLine{"bench gemm", "quire bench gemm: not built yet; there are attention, serve, latency and throughput"},
+        BadLine{"bench sreve", "did you mean 'serve'"}, BadLine{"bench", "there are attention, serve, latency and throughput"}, BadLine{"--version x", "takes only --json"},
         BadLine{"serve M --served-model-name", "--served-model-name: needs a value"}, BadLine{"serve ''", "MODEL is empty"},
         BadLine{"serve M --tensor-parallel-size 2", "--tensor-parallel-size '2': more than one rank: not built yet"},
         BadLine{"serve M -tp 2", "-tp '2': more than one rank: not built yet"},
@@ -222,8 +229,32 @@ TEST(Commands, RunTakesSamplingFlags) {
   EXPECT_TRUE(run.options.boolean("json"));
 }
 
+TEST(Commands, ChatAndBenches) {
+  const auto parsed = [](const char* line) {
+    auto command = parse_command_line(words(line));
+    EXPECT_TRUE(command.ok()) << line << ": " << command.error().message;
+    return std::move(command).value();
+  };
+  const Command remote = parsed("chat --base-url http://h --top-p 0.5 --json");
+  EXPECT_EQ(std::get<ChatCommand>(remote).options.text("base-url"), "http://h");
+  EXPECT_EQ(std::get<ChatCommand>(remote).options.model(), "");
+  EXPECT_EQ(std::get<ChatCommand>(parsed("chat M --max-num-seqs 4 --port 1")).options.model(), "M");
+  const Command load = parsed("bench serve --base-url http://h --model NAME --request-rate inf --random-input-len 5 --metric-percentiles 1,2 --dataset-path f --endpoint /v1/chat/completions --temperature 0 --seed 4");
+  const Options& serve = std::get<BenchServeCommand>(load).options;
+  EXPECT_EQ(serve.model(), "NAME");
+  EXPECT_TRUE(serve.notes().empty()) << "--model is no older form here";
+  EXPECT_EQ(serve.number("request-rate"), std::nullopt);
+  EXPECT_EQ(serve.integer("input-len"), 5);
+  EXPECT_EQ(serve.text("percentiles"), "1,2");
+  EXPECT_EQ(serve.text("dataset"), "f");
+  EXPECT_EQ(std::get<BenchServeCommand>(parsed("bench serve --base-url http://h --request-rate 2.5")).options.number("request-rate"), 2.5);
+  const Command latency = parsed("bench latency M --batch-size 2 --max-num-seqs 4 --port 1");
+  EXPECT_EQ(std::get<BenchLatencyCommand>(latency).options.integer("input-len"), std::nullopt) << "each bench has its own default";
+  EXPECT_EQ(std::get<BenchThroughputCommand>(parsed("bench throughput M --prefix-len 3")).options.integer("num-prompts"), 1000);
+}
+
 TEST(Commands, HelpAndVersion) {
-  for (const char* line : {"", "--help", "-h", "help", "serve --help", "serve M -h --bad", "run --help"}) {
+  for (const char* line : {"", "--help", "-h", "help", "serve --help", "serve M -h --bad", "run --help", "chat --help", "bench --help", "bench attention -h", "bench serve --help", "bench latency --help", "bench throughput M --help"}) {
     const auto command = parse_command_line(words(line));
     ASSERT_TRUE(command.ok()) << line;
     EXPECT_TRUE(std::holds_alternative<HelpCommand>(command.value())) << line;

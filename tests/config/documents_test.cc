@@ -117,7 +117,8 @@ TEST(Table, FatesHold) {
 }
 
 TEST(Help, FitsAHundredColumns) {
-  for (const std::string& text : {program_help(), command_help(Audience::kServe), command_help(Audience::kRun), command_help(Audience::kExplain), command_help(Audience::kBenchAttention)}) {
+  for (const std::string& text : {program_help(), command_help(Audience::kServe), command_help(Audience::kRun), command_help(Audience::kExplain), command_help(Audience::kBench), command_help(Audience::kBenchAttention), command_help(Audience::kBenchServe),
+                                  command_help(Audience::kBenchLatency), command_help(Audience::kBenchThroughput), command_help(Audience::kChat)}) {
     for (std::string_view line : split_words(text, '\n')) EXPECT_LE(line.size(), 100u) << line;
   }
 }
@@ -135,6 +136,11 @@ TEST(Help, ShowsDefaultsRangesAndFates) {
   EXPECT_THAT(help, HasSubstr("--compilation-config, -cc, -O JSON"));
   EXPECT_THAT(help, Not(HasSubstr("--prompt")));
   EXPECT_THAT(command_help(Audience::kRun), HasSubstr("--prompt TEXT"));
+  for (const char* flag : {"--base-url TEXT", "--request-rate X", "--max-concurrency N", "--model, --model-tag TEXT", "--temperature X", "--plot TEXT", "--[no-]json", "--seed N", "--input-len, --random-input-len N"})
+    EXPECT_THAT(command_help(Audience::kBenchServe), HasSubstr(flag));
+  EXPECT_THAT(command_help(Audience::kChat), ::testing::AllOf(HasSubstr("--base-url TEXT"), HasSubstr("--max-tokens N"), Not(HasSubstr("--num-prompts"))));
+  EXPECT_THAT(command_help(Audience::kBenchLatency), ::testing::AllOf(HasSubstr("--num-iters N"), Not(HasSubstr("--num-prompts"))));
+  EXPECT_THAT(command_help(Audience::kBenchThroughput), HasSubstr("--num-prompts N"));
 }
 
 TEST(Documents, AreFresh) {

@@ -2,14 +2,19 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <string>
 
 #include "base/checked.h"
+#include "device/cpu/launch_times.h"
 
 namespace quire::device {
 namespace {
+
+std::atomic<LaunchTimes*> launch_times = nullptr;
 
 class CpuStream final : public Stream {
  public:
@@ -28,14 +33,20 @@ class CpuStream final : public Stream {
   void run(const Launch& launch) override {
     const ThreadPool::Body body = device_.kernel(launch.id);
     QUIRE_CHECK(body != nullptr) << "the CPU device has no kernel " << kernel_name(launch.id);
+    LaunchTimes* const times = launch_times.load(std::memory_order_acquire);
+    const auto from = times == nullptr ? Clock::time_point() : Clock::now();
     device_.pool().run(body, launch.params.data(), launch.geometry.units, launch.geometry.unit_work);
+    if (times != nullptr) times->add(launch.id, Clock::now() - from);
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
   CpuDevice& device_;
 };
 
 }  // namespace
+
+void time_launches(LaunchTimes* into) { launch_times.store(into, std::memory_order_release); }
 
 DeviceProfile read_cpu_profile() {
   DeviceProfile profile;
