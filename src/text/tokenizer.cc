@@ -7,12 +7,28 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "gguf/file.h"
+#include "text/gguf_tokenizer.h"
 #include "text/tokenizer_impl.h"
 
 namespace quire::text {
 namespace {
 
 constexpr std::size_t kMaxTokenizerBytes = std::size_t{256} << 20;
+
+// The text of tokenizer.json, of a folder or from a GGUF file.
+Result<std::string> tokenizer_text(const std::string& model_dir) {
+  if (gguf::is_gguf_path(model_dir)) {
+    const auto file = gguf::File::open(model_dir);
+    if (!file.ok()) return file.error();
+    return gguf_tokenizer_json(file.value());
+  }
+  const std::string path = model_dir + "/tokenizer.json";
+  if (!file_exists(path)) {
+    return Error{ErrorCode::kNotFound, path + " does not exist; a model folder needs a tokenizer.json (convert older tokenizers with Hugging Face transformers)", {}};
+  }
+  return read_file(path, kMaxTokenizerBytes);
+}
 
 }  // namespace
 
@@ -37,11 +53,7 @@ Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Tokenizer::~Tokenizer() = default;
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::string& model_dir) {
-  const std::string path = model_dir + "/tokenizer.json";
-  if (!file_exists(path)) {
-    return Error{ErrorCode::kNotFound, path + " does not exist; a model folder needs a tokenizer.json (convert older tokenizers with Hugging Face transformers)", {}};
-  }
-  auto json = read_file(path, kMaxTokenizerBytes);
+  auto json = tokenizer_text(model_dir);
   if (!json.ok()) return json.error();
   auto config = read_tokenizer_config(model_dir);
   if (!config.ok()) return config.error();

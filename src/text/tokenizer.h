@@ -39,7 +39,7 @@ struct TokenizerFacts {
 
 class Tokenizer {
  public:
-  // Reads tokenizer.json, tokenizer_config.json, special_tokens_map.json (last two optional) of a model folder.
+  // Reads tokenizer.json, tokenizer_config.json, special_tokens_map.json (last two optional) of a model folder, or a GGUF file (gguf_tokenizer.h).
   // Refuses by name what the library cannot load. Never throws, never panics across the border.
   [[nodiscard]] static Result<std::shared_ptr<const Tokenizer>> load(const std::string& model_dir);
   ~Tokenizer();

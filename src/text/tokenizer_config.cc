@@ -10,6 +10,8 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "gguf/file.h"
+#include "text/gguf_tokenizer.h"
 
 namespace quire::text {
 namespace {
@@ -29,12 +31,19 @@ std::optional<std::string> token_text(const json::value* value) {
   return std::nullopt;
 }
 
+constexpr JsonLimits kConfigLimits = {.max_bytes = kMaxConfigBytes, .max_depth = 64};
+
+Result<json::object> object_of(Result<json::value> parsed, const std::string& path) {
+  if (!parsed.ok()) return Error{ErrorCode::kCorrupt, path + ": " + parsed.error().message, {}};
+  if (!parsed.value().is_object()) return Error{ErrorCode::kCorrupt, path + ": must hold a JSON object", {}};
+  return std::move(parsed.value().get_object());
+}
+
 Result<json::object> read_object(const std::string& path) {
   if (!file_exists(path)) return json::object{};
-  auto value = parse_json_file(path, JsonLimits{.max_bytes = kMaxConfigBytes, .max_depth = 64});
-  if (!value.ok()) return value.error();
-  if (!value.value().is_object()) return Error{ErrorCode::kCorrupt, path + ": must hold a JSON object", {}};
-  return std::move(value.value().get_object());
+  const auto text = read_file(path, kMaxConfigBytes);
+  if (!text.ok()) return text.error();
+  return object_of(parse_json(text.value(), kConfigLimits), path);
 }
 
 // Tokens to add when the vocabulary lacks them: those of added_tokens_decoder in the order of their ids, then the named ones.
@@ -110,17 +119,26 @@ Result<std::optional<std::string>> find_template(const json::object& config, con
   return Error{ErrorCode::kCorrupt, path + ": chat_template must be a string or a list of named templates", "chat_template"};
 }
 
+// tokenizer_config.json's text: of the folder ("{}" when absent), or what a GGUF file's metadata say in its words.
+Result<std::string> config_text(const std::string& model_dir) {
+  if (gguf::is_gguf_path(model_dir)) {
+    const auto file = gguf::File::open(model_dir);
+    if (!file.ok()) return file.error();
+    return gguf_tokenizer_config_json(file.value());
+  }
+  const std::string path = model_dir + "/tokenizer_config.json";
+  return file_exists(path) ? read_file(path, kMaxConfigBytes) : Result<std::string>(std::string("{}"));
+}
+
 }  // namespace
 
 Result<TokenizerConfig> read_tokenizer_config(const std::string& model_dir) {
   TokenizerConfig out;
   const std::string path = model_dir + "/tokenizer_config.json";
-  if (file_exists(path)) {
-    auto text = read_file(path, kMaxConfigBytes);
-    if (!text.ok()) return text.error();
-    out.config_json = std::move(text).value();
-  }
-  auto config = read_object(path);
+  auto text = config_text(model_dir);
+  if (!text.ok()) return text.error();
+  out.config_json = std::move(text).value();
+  auto config = object_of(parse_json(out.config_json, kConfigLimits), path);
   if (!config.ok()) return config.error();
   json::object merged = std::move(config).value();
   // Newer folders state everything in tokenizer_config.json; the map counts for older ones, where it wins.
@@ -133,7 +151,7 @@ Result<TokenizerConfig> read_tokenizer_config(const std::string& model_dir) {
   }
   json::object variables;
   for (const auto name : kNamedTokens) {
-    if (auto text = token_text(merged.if_contains(name))) variables[name] = *text;
+    if (auto token = token_text(merged.if_contains(name))) variables[name] = *token;
   }
   auto chat_template = find_template(merged, path);
   if (!chat_template.ok()) return chat_template.error();

@@ -1,0 +1,119 @@
+#include "text/gguf_vocabulary.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/json.h"
+#include "base/suggest.h"
+
+namespace quire::text {
+namespace {
+
+// Everything else that begins with "tokenizer." is refused: it may change which ids a text becomes.
+constexpr std::array<std::string_view, 34> kKeys = {
+    "tokenizer.ggml.model", "tokenizer.ggml.pre", "tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.scores", "tokenizer.ggml.merges",
+    "tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id", "tokenizer.ggml.unknown_token_id",
+    "tokenizer.ggml.padding_token_id", "tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token", "tokenizer.ggml.add_space_prefix", "tokenizer.ggml.add_sep_token",
+    "tokenizer.ggml.remove_extra_whitespaces", "tokenizer.chat_template", "tokenizer.chat_templates",
+    // Without effect on encoding.
+    "tokenizer.ggml.token_type_count", "tokenizer.ggml.separator_token_id", "tokenizer.ggml.seperator_token_id", "tokenizer.ggml.cls_token_id", "tokenizer.ggml.mask_token_id",
+    "tokenizer.ggml.prefix_token_id", "tokenizer.ggml.suffix_token_id", "tokenizer.ggml.middle_token_id", "tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.fim_suf_token_id",
+    "tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.fim_pad_token_id", "tokenizer.ggml.fim_rep_token_id", "tokenizer.ggml.fim_sep_token_id", "tokenizer.huggingface.json"};
+
+// Reads one file's fields; the first thing wrong ends it.
+class VocabularyReader {
+ public:
+  explicit VocabularyReader(const gguf::File& file) : file_(file) {}
+
+  Result<GgufVocabulary> read() {
+    for (const auto step : {&VocabularyReader::check_keys, &VocabularyReader::model, &VocabularyReader::lists, &VocabularyReader::tokens, &VocabularyReader::flags})
+      QUIRE_RETURN_IF_ERROR((this->*step)());
+    return out_;
+  }
+
+ private:
+  [[nodiscard]] Error wrong(const std::string& text) const { return Error{ErrorCode::kCorrupt, file_.name() + ": " + text, {}}; }
+  [[nodiscard]] Error unsupported(const std::string& text) const { return Error{ErrorCode::kUnsupported, file_.name() + ": " + text, {}}; }
+
+  template <class T>
+  Status take(std::string_view key, std::optional<T>& out) {
+    auto value = file_.metadata().get<T>(key);
+    if (!value.ok()) return file_.at_file(value.error());
+    out = std::move(value).value();
+    return {};
+  }
+  // A list, in place; nullptr when absent.
+  template <class T>
+  Status list(std::string_view key, const T*& out) {
+    const gguf::Value* value = file_.metadata().find(key);
+    if (value == nullptr) return {};
+    out = std::get_if<T>(value);
+    return out == nullptr ? Status(wrong(std::string(key) + " = " + gguf::value_text(*value) + " has elements of another type")) : Status();
+  }
+
+  Status check_keys() {
+    for (const auto& [key, value] : file_.metadata().values())
+      if (key.starts_with("tokenizer.") && !key.starts_with("tokenizer.chat_template.") && std::ranges::find(kKeys, key) == kKeys.end())
+        return unsupported("unknown metadata key " + shown_text(key) + " = " + gguf::value_text(value) + did_you_mean(key, kKeys));
+    return {};
+  }
+
+  Status model() {
+    std::optional<std::string_view> name, pre;
+    QUIRE_RETURN_IF_ERROR(take("tokenizer.ggml.model", name));
+    QUIRE_RETURN_IF_ERROR(take("tokenizer.ggml.pre", pre));
+    if (!name) return Error{ErrorCode::kNotFound, file_.name() + ": holds no tokenizer (no tokenizer.ggml.model); name one with --tokenizer", "--tokenizer"};
+    if (*name != "gpt2" && *name != "llama") return unsupported("tokenizer.ggml.model = " + shown_text(*name) + " is not implemented (known: gpt2, llama); --tokenizer takes a folder with a tokenizer.json instead");
+    out_.model = *name == "gpt2" ? GgufTokenizerModel::kGpt2 : GgufTokenizerModel::kLlama;
+    out_.pre = pre.value_or(std::string_view());
+    return {};
+  }
+
+  Status lists() {
+    QUIRE_RETURN_IF_ERROR(list("tokenizer.ggml.tokens", out_.tokens));
+    QUIRE_RETURN_IF_ERROR(list("tokenizer.ggml.token_type", out_.types));
+    QUIRE_RETURN_IF_ERROR(list("tokenizer.ggml.scores", out_.scores));
+    QUIRE_RETURN_IF_ERROR(list("tokenizer.ggml.merges", out_.merges));
+    if (out_.tokens == nullptr || out_.tokens->empty()) return wrong("tokenizer.ggml.tokens is missing or empty");
+    const std::size_t size = out_.tokens->size();
+    if (out_.types == nullptr || out_.types->size() != size) return wrong("tokenizer.ggml.token_type must have " + std::to_string(size) + " elements, one for each token");
+    for (const std::int64_t type : *out_.types)
+      if (type < 1 || type > 6) return wrong("tokenizer.ggml.token_type holds " + std::to_string(type) + "; 1 to 6 are allowed");
+    if (out_.model == GgufTokenizerModel::kLlama && (out_.scores == nullptr || out_.scores->size() != size))
+      return wrong("tokenizer.ggml.scores must have " + std::to_string(size) + " elements, one for each token");
+    if (out_.model == GgufTokenizerModel::kGpt2 && out_.merges == nullptr) return wrong("tokenizer.ggml.merges is missing");
+    return {};
+  }
+
+  Status tokens() {
+    const auto size = static_cast<std::int64_t>(out_.tokens->size());
+    for (const auto& [key, id] : {std::pair("bos_token_id", &out_.bos), {"eos_token_id", &out_.eos}, {"unknown_token_id", &out_.unknown}, {"padding_token_id", &out_.padding}}) {
+      QUIRE_RETURN_IF_ERROR(take(std::string("tokenizer.ggml.") + key, *id));
+      if (*id && (**id < 0 || **id >= size)) return wrong(std::string("tokenizer.ggml.") + key + " = " + std::to_string(**id) + " is no token: there are " + std::to_string(size));
+    }
+    return {};
+  }
+
+  Status flags() {
+    std::optional<bool> space, separator, squeeze;
+    QUIRE_RETURN_IF_ERROR(take("tokenizer.ggml.add_bos_token", out_.add_bos));
+    QUIRE_RETURN_IF_ERROR(take("tokenizer.ggml.add_eos_token", out_.add_eos));
+    QUIRE_RETURN_IF_ERROR(take("tokenizer.ggml.add_space_prefix", space));
+    QUIRE_RETURN_IF_ERROR(take("tokenizer.ggml.add_sep_token", separator));
+    QUIRE_RETURN_IF_ERROR(take("tokenizer.ggml.remove_extra_whitespaces", squeeze));
+    if (separator.value_or(false)) return unsupported("tokenizer.ggml.add_sep_token = true is not implemented");
+    if (squeeze.value_or(false)) return unsupported("tokenizer.ggml.remove_extra_whitespaces = true is not implemented");
+    out_.add_space_prefix = space.value_or(true);
+    return {};
+  }
+
+  const gguf::File& file_;
+  GgufVocabulary out_;
+};
+
+}  // namespace
+
+Result<GgufVocabulary> read_gguf_vocabulary(const gguf::File& file) { return VocabularyReader(file).read(); }
+
+}  // namespace quire::text
