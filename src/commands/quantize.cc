@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/files.h"
@@ -49,20 +50,29 @@ Result<std::vector<TokenId>> tokens_of(const Prepared& prepared, const std::stri
   return tokens;
 }
 
-// Loads the model, checks its kernels and runs it over the text.
-Result<calibration::Ranges> calibrate(const config::QuantizeCommand& command, const model::ModelSpec& spec, const std::string& text, const std::string& name) {
-  const auto prepared = prepare_calibration(command, spec);
+struct CalibrationInput {
+  Prepared prepared;
+  std::vector<TokenId> tokens;
+};
+Result<CalibrationInput> calibration_input(const config::QuantizeCommand& command, const model::ModelSpec& spec, const std::string& text, const std::string& name) {
+  auto prepared = prepare_calibration(command, spec);
   if (!prepared.ok()) return prepared.error();
-  const auto tokens = tokens_of(prepared.value(), text, name);
+  auto tokens = tokens_of(prepared.value(), text, name);
   if (!tokens.ok()) return tokens.error();
+  return CalibrationInput{std::move(prepared).value(), std::move(tokens).value()};
+}
+
+// Loads the model, checks its kernels and runs it over the text.
+Result<calibration::Ranges> calibrate(const CalibrationInput& input, const std::string& name) {
+  const Prepared* prepared = &input.prepared;
   StartupTimeline timeline;
   engine::HealthMonitor health;
   engine::Metrics metrics(metrics_config(prepared->config));
-  const auto model = load_checked(prepared.value(), metrics, health, timeline);
+  const auto model = load_checked(*prepared, metrics, health, timeline);
   if (!model.ok()) return model.error();
   if (!model->report.passed()) return Error{ErrorCode::kUnsupported, "the self-check failed, so calibration would measure wrong numbers: " + model->report.failure(), {}};
   Progress progress(health, "calibrating");
-  auto ranges = calibration::observe({prepared->setup.runner, *model->memory->weights, *model->memory->kv, *model->runner}, tokens.value(),
+  auto ranges = calibration::observe({prepared->setup.runner, *model->memory->weights, *model->memory->kv, *model->runner}, input.tokens,
                                      {.progress = [&](std::int64_t done, std::int64_t total) { progress.tell(done, total); }});
   if (ranges.ok()) QUIRE_LOG_INFO("calibrated over {} tokens of {} in {} windows", ranges->num_tokens, name, ranges->num_windows);
   return ranges;
@@ -86,11 +96,20 @@ Result<QuantizeResult> work(const config::QuantizeCommand& command) {
   auto text = calibration_text(command);
   if (!text.ok()) return text.error();
   settings.text = std::move(text).value();
+  const std::string name = command.calibration.empty() ? "the built-in text" : command.calibration;
+  const bool calibrated = quantize::needs_calibration(settings.form, settings.kv);
+  if (!calibrated && !command.calibration.empty()) QUIRE_LOG_WARN("--calibration {}: not read; --format {} with --kv {} needs no calibration", name, command.format, command.kv);
+  std::optional<CalibrationInput> input;
+  if (calibrated) {
+    // Before the folder and its journal are there: a run with a text that cannot be used must not stand in the way of the next.
+    auto read = calibration_input(command, files->spec, settings.text, name);
+    if (!read.ok()) return read.error();
+    input = std::move(read).value();
+  }
   const auto job = quantize::Job::open(settings, files->spec);
   if (!job.ok()) return job.error();
-  const std::string name = command.calibration.empty() ? "the built-in text" : command.calibration;
   if (job.value()->wants_calibration()) {
-    const auto ranges = calibrate(command, files->spec, settings.text, name);
+    const auto ranges = calibrate(*input, name);
     if (!ranges.ok()) return ranges.error();
     QUIRE_RETURN_IF_ERROR(job.value()->calibrate(ranges.value()));
   }

@@ -72,7 +72,7 @@ constexpr FlagRow kRows[] = {
      .allowed = "auto|float16|bfloat16|float32|fp8|fp8_e4m3|fp8_e5m2|fp8_inc|fp8_ds_mla|int8_per_token_head|fp8_per_token_head|int4_per_token_head|int2_per_token_head|nvfp4|turboquant_k8v4|turboquant_4bit_nc|turboquant_k3v4_nc|turboquant_3bit_nc",
      .unbuilt = "fp8_inc|fp8_ds_mla|int8_per_token_head|fp8_per_token_head|int4_per_token_head|int2_per_token_head|nvfp4|turboquant_k8v4|turboquant_4bit_nc|turboquant_k3v4_nc|turboquant_3bit_nc",
      .help = "KV cache; auto: the FP8 scheme that the checkpoint declares, else the model's type; fp8: e4m3 in the device's encoding", .group = G::kNumerics, .fate_text = "this KV cache format", .benches = "attention"},
-    {.name = "kv-cache-dtype-skip-layers", .kind = K::kTextList, .help = "Layers whose KV cache stays in 16 bit", .group = G::kNumerics, .fate = Fate::kNotBuilt, .fate_text = "a quantised KV cache"},
+    {.name = "kv-cache-dtype-skip-layers", .kind = K::kTextList, .help = "Layers whose KV cache stays in 16 bit", .group = G::kNumerics, .fate = Fate::kNotBuilt, .fate_text = "a KV cache of several types"},
     {.name = "calculate-kv-scales", .kind = K::kBool, .fallback = "false", .help = "Scales of an e4m3 KV cache whose checkpoint has none: calculated at start on a built-in text", .group = G::kNumerics},
     {.name = "seed", .kind = K::kInt, .fallback = "0", .allowed = "0..9223372036854775807", .help = "Seed of dummy weights and of requests without their own (run: seed of the request)", .group = G::kNumerics, .benches = "serve"},
 

@@ -68,8 +68,11 @@ json::object quark_config(KvScales kv) {
           {"export", {{"kv_cache_group", std::move(group)}, {"pack_method", "reorder"}, {"weight_format", "real_quantized"}, {"weight_merge_groups", nullptr}, {"min_kv_scale", 0.0}}}};
 }
 
-json::object modelopt_fields(KvScales kv) {
-  return {{"quant_algo", "FP8"}, {"kv_cache_quant_algo", kv == KvScales::kNone ? json::value(nullptr) : json::value("FP8")}, {"exclude_modules", lm_head()}};
+// ModelOpt spells the same facts differently in its two files, and readers know each file's spelling alone.
+json::object modelopt_config(KvScales kv) {
+  json::object out{{"quant_method", "modelopt"}, {"quant_algo", "FP8"}, {"ignore", lm_head()}};
+  if (kv != KvScales::kNone) out["kv_cache_scheme"] = json::object{{"num_bits", 8}, {"type", "float"}, {"dynamic", false}};
+  return out;
 }
 
 }  // namespace
@@ -114,14 +117,12 @@ json::object quantization_config(Form form, KvScales kv) {
     case Form::kQuark: return quark_config(kv);
     case Form::kModelOpt: break;
   }
-  json::object out{{"quant_method", "modelopt"}};
-  for (const auto& [key, value] : modelopt_fields(kv)) out[key] = value;
-  return out;
+  return modelopt_config(kv);
 }
 
 std::optional<json::object> hf_quant_config(Form form, KvScales kv) {
   if (form != Form::kModelOpt) return std::nullopt;
-  return json::object{{"quantization", modelopt_fields(kv)}};
+  return json::object{{"quantization", json::object{{"quant_algo", "FP8"}, {"kv_cache_quant_algo", kv == KvScales::kNone ? json::value(nullptr) : json::value("FP8")}, {"exclude_modules", lm_head()}}}};
 }
 
 std::optional<LinearWeight> linear_weight(std::string_view tensor) {

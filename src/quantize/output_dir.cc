@@ -89,6 +89,9 @@ Result<json::object> source_identity(const std::string& source_dir) {
 
 Status create_output_dir(const std::string& output_dir, const std::string& source_dir) {
   std::error_code error;
+  const fs::path source = fs::canonical(source_dir, error), output = fs::weakly_canonical(output_dir, error);
+  if (const auto [end, ignored] = std::mismatch(source.begin(), source.end(), output.begin(), output.end()); !error && source != output && end == source.end())
+    return invalid("--output " + output_dir + ": lies inside MODEL's own folder, which stays as it is; choose another", "--output");
   fs::create_directories(output_dir, error);
   if (error) return io("--output " + output_dir + ": cannot be created", error);
   if (fs::equivalent(output_dir, source_dir, error)) return invalid("--output " + output_dir + ": is MODEL's own folder; choose another", "--output");

@@ -12,7 +12,7 @@ namespace quire::quantize {
 // What identifies the source's files between runs: each one's name, length and time of change.
 [[nodiscard]] Result<boost::json::object> source_identity(const std::string& source_dir);
 
-// The folder exists and is another one than the source.
+// The folder exists, and is neither the source nor inside it.
 [[nodiscard]] Status create_output_dir(const std::string& output_dir, const std::string& source_dir);
 // It holds nothing, or a journal; refused with what is in the way otherwise.
 [[nodiscard]] Status check_output_dir(const std::string& output_dir);

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import resource
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -69,6 +70,27 @@ class Quantize(unittest.TestCase):
             done = run(SOURCE, "--format", "quark", "--output", self.out, "--calibration", path, "--overwrite")
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn("--calibration", done.stderr.splitlines()[-1])
+            # A text that cannot be used leaves nothing that stands in the way of one that can.
+            fresh = pathlib.Path(self.folder.name) / "fresh"
+            self.assertEqual(run(SOURCE, "--format", "quark", "--output", fresh, "--calibration", path).returncode, 2)
+            self.assertFalse(fresh.exists())
+
+    def test_the_source_stays_as_it_is(self):
+        source = pathlib.Path(self.folder.name) / "source"
+        shutil.copytree(SOURCE, source)
+        (pathlib.Path(self.folder.name) / "link").symlink_to(source)
+        for inside in (source / "sub", source / "sub" / "deeper", source.parent / "link" / "sub"):
+            done = run(source, "--format", "fp8-dynamic", "--kv", "none", "--output", inside)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("inside MODEL's own folder", done.stderr)
+        self.assertEqual(contents(source), contents(SOURCE))
+
+    def test_a_text_that_is_not_needed_is_named(self):
+        path = pathlib.Path(self.folder.name) / "text"
+        path.write_text("the")
+        done = run(SOURCE, "--format", "fp8-dynamic", "--kv", "none", "--output", self.out, "--calibration", path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("not read", done.stderr)
 
     def test_the_same_twice(self):
         a = self.whole("--format", "compressed-tensors", "--kv", "head")
