@@ -143,7 +143,10 @@ TEST_F(Jobs, AnyOtherFileIsInTheWayToo) {
   settings_.output_dir = settings_.source_dir;
   settings_.overwrite = true;
   EXPECT_THAT(refusal(), HasSubstr("is MODEL's own folder"));
-  settings_.output_dir = dir_.path() + "/source/config.json/out";
+  settings_.output_dir = dir_.path() + "/source/sub";
+  EXPECT_THAT(refusal(), HasSubstr("inside MODEL's own folder"));
+  std::ofstream(dir_.path() + "/a_file") << "x";
+  settings_.output_dir = dir_.path() + "/a_file/out";
   EXPECT_THAT(refusal(), HasSubstr("cannot be created"));
 }
 
