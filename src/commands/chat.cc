@@ -161,7 +161,7 @@ class Chat {
       std::fputs(without_controls(piece).c_str(), stderr);
       return Reader::kThere;
     }
-    auto reader = write_output(::isatty(STDOUT_FILENO) == 1 ? without_controls(piece) : piece);
+    auto reader = write_output(output_is_terminal() ? without_controls(piece) : piece);
     if (reader.ok() && reader.value() == Reader::kGone) leave_ = true;
     return reader;
   }

@@ -40,6 +40,8 @@ Result<Reader> write_output(std::string_view text) {
   return Reader::kThere;
 }
 
+bool output_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
+
 int report_error(std::string_view command, const Error& error) {
   const std::string name = "quire" + (command.empty() ? std::string() : " " + std::string(command));
   std::fprintf(stderr, "%s: error: %s\n", name.c_str(), error.to_string().c_str());

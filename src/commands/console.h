@@ -18,6 +18,9 @@ enum class Reader : std::uint8_t { kThere, kGone };
 // error. Errors (kIo): the rest is lost.
 [[nodiscard]] Result<Reader> write_output(std::string_view text);
 
+// Somebody sees it at once: control characters would reach their screen.
+[[nodiscard]] bool output_is_terminal();
+
 // Says the error on standard error as `quire COMMAND`'s ("" for the program's own) and returns the exit code that belongs to it.
 [[nodiscard]] int report_error(std::string_view command, const Error& error);
 
