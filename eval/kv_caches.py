@@ -101,7 +101,8 @@ def graph_mode(run, backend: str, mode: str, cache: KvCache) -> None:
             expected = graphs == 0 if mode == "NONE" else steps["PIECEWISE"] > 0 if mode == "PIECEWISE" else steps["FULL"] > 0
             if (backend, mode) == ("CPU_SPLIT", "FULL"):  # vLLM #25104: lowered, with a warning
                 lowered = resolved == "FULL_AND_PIECEWISE" and re.search(r" warning .*cudagraph_mode FULL runs as FULL_AND_PIECEWISE", log)
-                expected = expected and lowered is not None and steps["PIECEWISE"] > 0
+                # Few problems may all be read in two large eager steps: whether one is mixed depends on when requests arrive.
+                expected = expected and lowered is not None and (steps["PIECEWISE"] > 0 or most_problems(run, cache) is not None)
             else:
                 expected = expected and resolved == mode
             return passed and expected, f"{detail}; runs as {resolved}, steps {steps}"
