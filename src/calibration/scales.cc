@@ -1,8 +1,9 @@
 #include "calibration/scales.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
+
+#include "base/fp8_scale.h"
 
 namespace quire::calibration {
 namespace {
@@ -10,11 +11,6 @@ namespace {
 float largest(const std::vector<float>& of_heads) { return *std::ranges::max_element(of_heads); }
 
 }  // namespace
-
-float scale_of(float most, float divisor) {
-  if (most == 0.0f) return 1.0f;
-  return std::max(most / divisor, std::numeric_limits<float>::min());
-}
 
 Result<CalculatedScales> calculate_kv_scales(const Subject& subject, std::span<const TokenId> text, const Divisors& divisors,
                                              const std::function<void(std::int64_t done, std::int64_t total)>& progress) {
@@ -24,8 +20,8 @@ Result<CalculatedScales> calculate_kv_scales(const Subject& subject, std::span<c
   ObserveHooks hooks{.linear_inputs = false, .progress = progress, .before_store = {}};
   hooks.before_store = [&](std::int32_t layer, const LayerRange& range) {
     const auto keys = out.scales.begin() + std::ptrdiff_t{layer} * 2 * heads;
-    std::fill_n(keys, heads, scale_of(largest(range.keys), divisors.keys));
-    std::fill_n(keys + heads, heads, scale_of(largest(range.values), divisors.values));
+    std::fill_n(keys, heads, fp8::scale_of(largest(range.keys), divisors.keys));
+    std::fill_n(keys + heads, heads, fp8::scale_of(largest(range.values), divisors.values));
     subject.kv.set_scales(out.scales);
   };
   const auto ranges = observe(subject, text, hooks);

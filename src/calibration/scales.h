@@ -12,15 +12,11 @@
 
 namespace quire::calibration {
 
-// Divisors of the largest magnitude. e4m3 holds up to 448: divided by that, the largest number that was seen becomes the largest that can be
+// Divisors of the largest magnitude. Divided by fp8::kLargestE4m3 (448), the largest number that was seen becomes the largest that can be
 // stored, and anything larger is clipped; divided by less, there is room above it (200: 2.24 times, 100: 4.48 times), at the price of bits below.
-inline constexpr float kLargestE4m3 = 448.0f;
 struct Divisors {
   float keys = 200.0f, values = 100.0f;  // vLLM's at run time: K_SCALE_CONSTANT and V_SCALE_CONSTANT
 };
-
-// most / divisor, at least the smallest normal float32; 1 where nothing but zeros was seen, which any scale serves alike.
-[[nodiscard]] float scale_of(float most, float divisor);
 
 struct CalculatedScales {
   std::vector<float> scales;       // [layers, 2, KV heads], keys then values, one number for a layer's keys (values): as KvStore takes them

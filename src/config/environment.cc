@@ -64,10 +64,7 @@ void take(const EnvRow& row, const std::string& value, Environment& env, Problem
   }
   if (value.empty()) return;  // set to nothing is as good as unset
   const bool any_case = row.name == "VLLM_LOGGING_LEVEL";
-  std::string checked = value;
-  if (any_case)
-    std::transform(checked.begin(), checked.end(), checked.begin(),
-                   [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
+  const std::string checked = any_case ? upper(value) : value;
   const FlagRow shape{.name = row.name, .kind = row.kind, .allowed = row.allowed, .secret = row.name == "VLLM_API_KEY" || row.name == "OPENAI_API_KEY"};
   if (Status status = check_value(shape, row.name, checked); !status.ok()) {
     problems.add(std::string(row.name), status.error().message);

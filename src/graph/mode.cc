@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/suggest.h"
+#include "base/text.h"
 
 namespace quire::graph {
 namespace {
@@ -49,8 +50,7 @@ const char* runtime_mode_name(RuntimeMode mode) {
 }
 
 Result<GraphMode> parse_graph_mode(std::string_view text, std::string_view param) {
-  std::string name(text);
-  std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
+  const std::string name = upper(text);
   std::vector<std::string_view> names;
   for (const GraphMode mode : kGraphModes) {
     names.emplace_back(graph_mode_name(mode));

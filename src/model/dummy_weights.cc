@@ -6,7 +6,7 @@
 #include <string_view>
 #include <thread>
 
-#include "base/fp8.h"
+#include "base/fp8_scale.h"
 #include "model/checkpoint.h"
 
 namespace quire::model {
@@ -38,7 +38,7 @@ constexpr double kBellDeviation = 37837.22723720648;  // sqrt(4 * (2^32 - 1) / 1
 constexpr double kWeightScale = 0.02 / kBellDeviation;
 
 // A quantised weight: the widest element is FP8's largest number, and the scales (a quarter up or down) bring the deviation back to 0.02.
-constexpr double kFp8Scale = 448.0 / 131070.0;                // of the bell
+constexpr double kFp8Scale = fp8::kLargestE4m3 / 131070.0;  // of the bell
 constexpr double kWeightScaleMean = kWeightScale / kFp8Scale;
 constexpr double kInputScaleMean = 0.05;                      // reaches 22
 constexpr double kScaleSpread = 0.25 / 131070.0;              // of the bell, relative to the mean

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
+#include "base/fp8_scale.h"
 #include "kv/store/kv_format.h"
 #include "model/checkpoint.h"
 #include "model/float_values.h"
@@ -235,11 +235,9 @@ class LedgerMaker {
     e.doubled_for_fnuz = question_.kv_dtype == DType::kFp8E4m3Fnuz;
     for (float& x : e.in_use) {
       if (e.doubled_for_fnuz) x *= 2.0f;
-      // Below, x / scale overflows for ordinary x; above, a stored number times its scale does.
-      constexpr float kLeast = std::numeric_limits<float>::min(), kMost = std::numeric_limits<float>::max() / 448.0f;
-      if (x >= kLeast && x <= kMost) continue;
-      findings_.wrong(shown_text(e.tensor) + " = " + scale_text(e.raw) + (e.doubled_for_fnuz ? " (twice that for FNUZ)" : "") + " is outside " + scale_text(kLeast) + " to " +
-                      scale_text(kMost) + ", where float32 holds what a cache stores");
+      if (fp8::is_scale(x)) continue;
+      findings_.wrong(shown_text(e.tensor) + " = " + scale_text(e.raw) + (e.doubled_for_fnuz ? " (twice that for FNUZ)" : "") + " is outside " + scale_text(fp8::kLeastScale) + " to " +
+                      scale_text(fp8::kMostScale) + ", where float32 holds what a cache stores");
       return;
     }
   }

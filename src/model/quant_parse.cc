@@ -2,6 +2,7 @@
 #include "model/quant_parse.h"
 
 #include "base/suggest.h"
+#include "base/text.h"
 #include "model/kv_scheme.h"
 #include "model/quant_fields.h"
 
@@ -23,8 +24,7 @@ QuantMethod read_method(FieldReader& reader, Findings& findings) {
     if (reader.get("quant_method") == nullptr) findings.wrong(reader.path("quant_method") + " is missing (implemented: " + known_methods() + ")");
     return QuantMethod::kNone;
   }
-  for (char& c : *name)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  *name = lower(*name);
   if (const auto method = quant_method_named(*name)) return *method;
   std::vector<std::string_view> names;
   for (const QuantMethodRow& row : quant_methods()) names.push_back(row.name);

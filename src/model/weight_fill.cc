@@ -1,10 +1,11 @@
 #include "model/weight_fill.h"
 
-#include <limits>
+#include <cmath>
 #include <string>
 #include <vector>
 
 #include "base/checked.h"
+#include "base/fp8_scale.h"
 #include "model/finite_scan.h"
 #include "model/float_values.h"
 #include "ops/pack.h"
@@ -22,11 +23,9 @@ Result<std::vector<float>> read_scales(const ParameterSpec& p, const WeightSourc
   for (std::size_t i = 0; i < values.size(); ++i) {
     const float x = values[i];
     if (!(x > 0) || !std::isfinite(x)) return refused(p, i, shown_scale(x) + ", and a scale is finite and above 0");
-    // Below, x / scale overflows for ordinary x; above, the largest stored number times its scale does.
-    constexpr float kLeast = std::numeric_limits<float>::min(), kMost = std::numeric_limits<float>::max() / 448.0f;
     values[i] = x * factor;
-    if (values[i] < kLeast || values[i] > kMost)
-      return refused(p, i, shown_scale(x) + (factor == 1.0f ? "" : " (twice that for FNUZ)") + ", and a scale is from " + scale_text(kLeast) + " to " + scale_text(kMost));
+    if (!fp8::is_scale(values[i]))
+      return refused(p, i, shown_scale(x) + (factor == 1.0f ? "" : " (twice that for FNUZ)") + ", and a scale is from " + scale_text(fp8::kLeastScale) + " to " + scale_text(fp8::kMostScale));
   }
   return values;
 }

@@ -16,7 +16,6 @@ HWY_BEFORE_NAMESPACE();
 namespace quire::HWY_NAMESPACE {
 
 constexpr std::size_t kVectors = 4;          // vectors of outputs held at once
-constexpr std::int64_t kRows = 48;   // rows of one unit (as ops.cc shares them out)
 // 4 weights + MaxRows * 4 sums must fit the register file: 32 registers with AVX-512, 16 before.
 constexpr int kMaxRows = HWY_TARGET <= HWY_AVX3 ? 6 : 2;
 
@@ -69,7 +68,7 @@ HWY_INLINE void linear_units(const ops::LinearParams& p, std::int64_t begin, std
   const std::int64_t panels = (p.n + ops::kPanel - 1) / ops::kPanel;
   const std::int64_t width = static_cast<std::int64_t>(hn::Lanes(d) * kVectors);
   for (std::int64_t unit = begin; unit < end; ++unit) {
-    const std::int64_t panel = unit % panels, row_begin = unit / panels * kRows, row_end = std::min(p.m, row_begin + kRows);
+    const std::int64_t panel = unit % panels, row_begin = unit / panels * ops::kLinearRows, row_end = std::min(p.m, row_begin + ops::kLinearRows);
     const T* w = static_cast<const T*>(p.w) + panel * p.k * ops::kPanel;
     for (std::int64_t m = row_begin; m < row_end; m += kMaxRows) {
       const int rows = static_cast<int>(std::min<std::int64_t>(kMaxRows, row_end - m));

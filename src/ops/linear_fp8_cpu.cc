@@ -1,4 +1,4 @@
-// linear of FP8 weights on the CPU. A unit is a panel of outputs for up to kUnitRows rows. Weights become floats kChunk inputs at a time, once
+// linear of FP8 weights on the CPU. A unit is a panel of outputs for up to ops::kLinearRows rows. Weights become floats kChunk inputs at a time, once
 // for all rows of the unit, and each output goes on with its one chain over k (docs/NUMERICS.md, "FP8 weights").
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/linear_fp8_cpu.cc"
@@ -17,7 +17,6 @@ HWY_BEFORE_NAMESPACE();
 namespace quire::HWY_NAMESPACE {
 
 constexpr std::size_t kFp8Vectors = 4;    // vectors of outputs held at once
-constexpr std::int64_t kUnitRows = 48;    // as ops.cc shares them out
 constexpr std::int64_t kChunk = 64;       // inputs whose weights are floats at a time: 16 KiB. Divides ops::kScaleGroup
 static_assert(ops::kScaleGroup % kChunk == 0);
 // As linear_cpu.cc: weights and sums in registers.
@@ -147,8 +146,8 @@ HWY_INLINE void add_chunk(const ops::LinearFp8Params& p, const Fp8Unit& u, std::
 template <class T>
 HWY_INLINE void fp8_unit(const ops::LinearFp8Params& p, const Fp8Unit& u) {
   HWY_ALIGN float w_chunk[kChunk * ops::kPanel];
-  HWY_ALIGN float sums[kUnitRows * ops::kPanel];
-  HWY_ALIGN float totals[kUnitRows * ops::kPanel];
+  HWY_ALIGN float sums[ops::kLinearRows * ops::kPanel];
+  HWY_ALIGN float totals[ops::kLinearRows * ops::kPanel];
   const std::size_t bytes = static_cast<std::size_t>(u.rows * ops::kPanel) * sizeof(float);
   std::memset(totals, 0, bytes);
   const T* w = static_cast<const T*>(p.w) + u.panel * p.k * ops::kPanel;
@@ -180,7 +179,7 @@ template <class T>
 HWY_INLINE void linear_fp8_units(const ops::LinearFp8Params& p, std::int64_t begin, std::int64_t end) {
   const std::int64_t panels = (p.n + ops::kPanel - 1) / ops::kPanel;
   for (std::int64_t unit = begin; unit < end; ++unit) {
-    const std::int64_t panel = unit % panels, first = panel * ops::kPanel, row = unit / panels * kUnitRows, rows = std::min(kUnitRows, p.m - row);
+    const std::int64_t panel = unit % panels, first = panel * ops::kPanel, row = unit / panels * ops::kLinearRows, rows = std::min(ops::kLinearRows, p.m - row);
     const std::int64_t columns = std::min(ops::kPanel, p.n - first);
     if (p.input.copies() == 1) {
       fp8_unit<T>(p, Fp8Unit{panel, row, rows, 0, 0, columns});

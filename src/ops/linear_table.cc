@@ -42,7 +42,7 @@ constexpr std::array kTable = {
     refused(kFnuzName, kFp8E4m3, kPerToken, kCpu, kOtherEncoding),
     refused(kFnuzName, kFp8E4m3, kPerGroup, kCpu, kOtherEncoding),
     refused(kF16Name, kFp8E4m3, kStatic, kCpu, kWide), refused(kBF16Name, kFp8E4m3, kStatic, kCpu, kWide), refused(kF32Name, kFp8E4m3, kStatic, kCpu, kWide),
-    refused("Q8_0", kF32, kNone, kCpu, kGguf), refused("Q4_0", kF32, kNone, kCpu, kGguf), refused("Q4_1", kF32, kNone, kCpu, kGguf),
+    refused("Q8_0", kF32, kNone, kCpu, kGguf), refused("Q4_0", kF32, kNone, kCpu, kGguf), refused("Q4_1", kF32, kNone, kCpu, kGguf), refused("Q5_0", kF32, kNone, kCpu, kGguf), refused("Q5_1", kF32, kNone, kCpu, kGguf),
     refused("Q4_K", kF32, kNone, kCpu, kGguf), refused("Q5_K", kF32, kNone, kCpu, kGguf), refused("Q6_K", kF32, kNone, kCpu, kGguf),
     refused(kF16Name, kF32, kNone, kCuda, kNotBuilt), refused(kBF16Name, kF32, kNone, kCuda, kNotBuilt),
     refused(kE4m3Name, kFp8E4m3, kStatic, kCuda, kNotBuilt), refused(kE4m3Name, kFp8E4m3, kPerToken, kCuda, kNotBuilt), refused(kE4m3Name, kFp8E4m3, kPerGroup, kCuda, kNotBuilt),

@@ -28,7 +28,6 @@ QuantiseOut quantise_out(const ActTensor& t, std::int64_t rows, std::int64_t col
 }
 
 // Rows of a linear are handed out in chunks: long enough to reuse a weight panel from the second-level cache, short enough to share out.
-constexpr std::int64_t kLinearRows = 48;
 
 }  // namespace
 

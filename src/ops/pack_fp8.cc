@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/fp8.h"
+#include "base/fp8_scale.h"
 #include "ops/pack.h"
 #include "ops/pack_place.h"
 
@@ -65,8 +65,7 @@ Result<float> quantising_scale(const RawMatrix& raw, WeightFormat format) {
     return {};
   }));
   const fp8::Encoding& encoding = encoding_of(format);
-  const float scale = largest / fp8::decode(encoding, encoding.largest);
-  return scale > 0.0f ? scale : 1.0f;
+  return fp8::scale_of(largest, fp8::decode(encoding, encoding.largest));
 }
 
 Status quantise_rows(const RawMatrix& raw, WeightFormat format, float scale, std::int64_t first_row, void* target) {

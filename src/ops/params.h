@@ -50,6 +50,8 @@ struct RmsNormParams {
 
 // y[m, n] = sum_k x[m, k] * w[n, k] + bias[n]. Each output is one chain of fused multiply-adds over k = 0, 1, 2, ...: the same bits for
 // every m, batch, thread count and vector width.
+// A unit of its work: so many rows of one panel of outputs.
+inline constexpr std::int64_t kLinearRows = 48;
 struct LinearParams {
   const float* x;     // [m, k]
   const void* w;      // packed panels: [ceil(n / 64)][k][64]

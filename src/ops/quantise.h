@@ -2,12 +2,12 @@
 #pragma once
 #include <algorithm>
 
-#include "base/fp8.h"
+#include "base/fp8_scale.h"
 #include "ops/tensors.h"
 
 namespace quire::ops {
 
-[[nodiscard]] constexpr float largest_of(ActFormat f) { return f == ActFormat::kFp8E4m3 ? fp8::decode(fp8::kE4m3, fp8::kE4m3.largest) : fp8::decode(fp8::kE4m3Fnuz, fp8::kE4m3Fnuz.largest); }
+[[nodiscard]] constexpr float largest_of(ActFormat f) { return f == ActFormat::kFp8E4m3 ? fp8::kLargestE4m3 : fp8::kLargestE4m3Fnuz; }
 
 // Below it no scale goes, so that zeros divide by something: as vLLM has it, 1 / (512 * largest) for a row, 1e-10 / largest for a group.
 [[nodiscard]] constexpr float smallest_row_scale(const InputQuant& q) {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "calibration/scales.h"
+#include "base/fp8_scale.h"
 
 namespace quire::quantize {
 namespace {
@@ -57,20 +57,20 @@ bool read_layer(const json::object& from, std::size_t heads, LayerRange& out) {
 
 }  // namespace
 
-bool needs_calibration(Form form, KvScales kv) { return kv != KvScales::kNone || form_row(form).input == InputScales::kStatic; }
+bool needs_calibration(Form form, KvScales kv) { return kv != KvScales::kNone || form_row(form).scheme.input == model::InputScaling::kStatic; }
 
 float input_scale(const Ranges& ranges, std::int64_t layer, std::string_view linear) {
   const LayerRange& r = layer_of(ranges, layer);
   const float most = linear == "self_attn.o_proj" ? r.o_input : linear == "mlp.down_proj" ? r.down_input : linear.starts_with("mlp.") ? r.gate_up_input : r.qkv_input;
-  return calibration::scale_of(most, calibration::kLargestE4m3);
+  return fp8::scale_of(most, fp8::kLargestE4m3);
 }
 
 std::vector<float> kv_scale(const Ranges& ranges, std::int64_t layer, CachePart part, KvScales kv) {
   const LayerRange& r = layer_of(ranges, layer);
   const std::vector<float>& heads = part == CachePart::kKeys ? r.keys : r.values;
-  if (kv == KvScales::kTensor) return {calibration::scale_of(most_of(heads), calibration::kLargestE4m3)};
+  if (kv == KvScales::kTensor) return {fp8::scale_of(most_of(heads), fp8::kLargestE4m3)};
   std::vector<float> out;
-  for (const float most : heads) out.push_back(calibration::scale_of(most, calibration::kLargestE4m3));
+  for (const float most : heads) out.push_back(fp8::scale_of(most, fp8::kLargestE4m3));
   return out;
 }
 
@@ -79,7 +79,7 @@ std::vector<std::string> zeros_in(const Ranges& ranges, Form form, KvScales kv) 
   for (std::size_t layer = 0; layer < ranges.layers.size(); ++layer) {
     const LayerRange& r = ranges.layers[layer];
     const auto say = [&](const std::string& what) { out.push_back("layer " + std::to_string(layer) + ": " + what + " is zero, scale 1"); };
-    if (form_row(form).input == InputScales::kStatic)
+    if (form_row(form).scheme.input == model::InputScaling::kStatic)
       for (const InputField& f : kInputs)
         if (r.*f.value == 0.0f) say(f.words);
     if (kv == KvScales::kNone) continue;

@@ -10,14 +10,16 @@ namespace quire::quantize {
 namespace {
 
 namespace json = boost::json;
+using model::InputScaling;
+using model::WeightScaling;
 
 constexpr FormRow kForms[] = {
-    {Form::kFp8, "fp8", WeightScales::kTensor, InputScales::kStatic, "weight_scale", "k_proj.output_scale", "v_proj.output_scale", false},
-    {Form::kFp8Dynamic, "fp8-dynamic", WeightScales::kTensor, InputScales::kDynamic, "weight_scale", "k_proj.output_scale", "v_proj.output_scale", false},
-    {Form::kFp8Block, "fp8-block", WeightScales::kBlock, InputScales::kDynamic, "weight_scale_inv", "k_proj.output_scale", "v_proj.output_scale", false},
-    {Form::kCompressedTensors, "compressed-tensors", WeightScales::kChannel, InputScales::kDynamic, "weight_scale", "k_scale", "v_scale", true},
-    {Form::kQuark, "quark", WeightScales::kTensor, InputScales::kStatic, "weight_scale", "k_proj.output_scale", "v_proj.output_scale", false},
-    {Form::kModelOpt, "modelopt", WeightScales::kTensor, InputScales::kStatic, "weight_scale", "k_proj.k_scale", "v_proj.v_scale", false},
+    {Form::kFp8, "fp8", {WeightScaling::kTensor, InputScaling::kStatic}, "weight_scale", "k_proj.output_scale", "v_proj.output_scale", false},
+    {Form::kFp8Dynamic, "fp8-dynamic", {WeightScaling::kTensor, InputScaling::kPerToken}, "weight_scale", "k_proj.output_scale", "v_proj.output_scale", false},
+    {Form::kFp8Block, "fp8-block", {WeightScaling::kBlock, InputScaling::kPerGroup}, "weight_scale_inv", "k_proj.output_scale", "v_proj.output_scale", false},
+    {Form::kCompressedTensors, "compressed-tensors", {WeightScaling::kChannel, InputScaling::kPerToken}, "weight_scale", "k_scale", "v_scale", true},
+    {Form::kQuark, "quark", {WeightScaling::kTensor, InputScaling::kStatic}, "weight_scale", "k_proj.output_scale", "v_proj.output_scale", false},
+    {Form::kModelOpt, "modelopt", {WeightScaling::kTensor, InputScaling::kStatic}, "weight_scale", "k_proj.k_scale", "v_proj.v_scale", false},
 };
 
 constexpr std::string_view kKvNames[] = {"none", "tensor", "head"};  // by KvScales
@@ -25,8 +27,8 @@ constexpr std::string_view kKvNames[] = {"none", "tensor", "head"};  // by KvSca
 json::array lm_head() { return {"lm_head"}; }
 
 json::object fp8_config(const FormRow& row, KvScales kv) {
-  json::object out{{"quant_method", "fp8"}, {"activation_scheme", row.input == InputScales::kStatic ? "static" : "dynamic"}, {"ignored_layers", lm_head()}};
-  if (row.weight == WeightScales::kBlock) out["weight_block_size"] = json::array{kBlockSide, kBlockSide};
+  json::object out{{"quant_method", "fp8"}, {"activation_scheme", row.scheme.input == InputScaling::kStatic ? "static" : "dynamic"}, {"ignored_layers", lm_head()}};
+  if (row.scheme.weight == WeightScaling::kBlock) out["weight_block_size"] = json::array{model::kScaleBlock, model::kScaleBlock};
   if (kv != KvScales::kNone) out["kv_cache_scheme"] = "static";
   return out;
 }

@@ -15,18 +15,12 @@
 namespace quire::quantize {
 
 enum class Form : std::uint8_t { kFp8, kFp8Dynamic, kFp8Block, kCompressedTensors, kQuark, kModelOpt };
-// What a weight [n, k] has scales for: all of it, each of the n rows, each block of 128 x 128 (those at the edges cut off).
-enum class WeightScales : std::uint8_t { kTensor, kChannel, kBlock };
-enum class InputScales : std::uint8_t { kStatic, kDynamic };
 enum class KvScales : std::uint8_t { kNone, kTensor, kHead };
-
-inline constexpr std::int64_t kBlockSide = model::kScaleBlock;
 
 struct FormRow {
   Form form = Form::kFp8;
   std::string_view name;  // of --format
-  WeightScales weight = WeightScales::kTensor;
-  InputScales input = InputScales::kDynamic;
+  model::LinearScheme scheme;
   std::string_view weight_scale;       // name behind the layer's, "weight_scale"
   std::string_view key_scale, value_scale;  // names behind "model.layers.N.self_attn."
   bool kv_per_head = false;            // can state one KV scale for each head

@@ -193,7 +193,7 @@ class FileJob final : public Job {
       case Content::kCopy: return write_copy(from.bytes, file);
       case Content::kWeight: return write_weight(matrix_of(t.source, from), file);
       case Content::kWeightScale: {
-        const auto scales = weight_scales(matrix_of(t.source, from), form_row(s_.form).weight);
+        const auto scales = weight_scales(matrix_of(t.source, from), form_row(s_.form).scheme.weight);
         return scales.ok() ? write_floats(scales.value(), file) : Status(scales.error());
       }
       case Content::kInputScale: return write_floats(std::vector{input_scale(*report_.ranges, t.layer, linear_weight(t.source)->linear)}, file);
@@ -215,7 +215,7 @@ class FileJob final : public Job {
   }
 
   Status write_weight(const Matrix& m, OutputFile& file) {
-    const WeightScales kind = form_row(s_.form).weight;
+    const model::WeightScaling kind = form_row(s_.form).scheme.weight;
     const auto scales = weight_scales(m, kind);
     if (!scales.ok()) return scales.error();
     const std::int64_t piece = std::max<std::int64_t>(1, kPieceBytes / std::max<std::int64_t>(1, m.columns));
@@ -252,11 +252,11 @@ class FileJob final : public Job {
 
   // Matrices that are multiplied together begin in the middle of a block where one before them does not end with a block.
   [[nodiscard]] std::string uneven_blocks() const {
-    if (form_row(s_.form).weight != WeightScales::kBlock) return {};
+    if (form_row(s_.form).scheme.weight != model::WeightScaling::kBlock) return {};
     for (const auto& [name, tensor] : source_.tensors()) {
       const auto linear = linear_weight(name);
-      if (linear && linear->linear != "self_attn.o_proj" && linear->linear != "mlp.down_proj" && tensor.shape[0] % kBlockSide != 0)
-        return name + " has " + std::to_string(tensor.shape[0]) + " rows, no multiple of " + std::to_string(kBlockSide) + ": vLLM refuses such blocks, fp8-dynamic and compressed-tensors it takes";
+      if (linear && linear->linear != "self_attn.o_proj" && linear->linear != "mlp.down_proj" && tensor.shape[0] % model::kScaleBlock != 0)
+        return name + " has " + std::to_string(tensor.shape[0]) + " rows, no multiple of " + std::to_string(model::kScaleBlock) + ": vLLM refuses such blocks, fp8-dynamic and compressed-tensors it takes";
     }
     return {};
   }

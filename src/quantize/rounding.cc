@@ -5,13 +5,12 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/fp8.h"
-#include "calibration/scales.h"
+#include "base/fp8_scale.h"
 
 namespace quire::quantize {
 namespace {
 
-std::int64_t blocks_of(std::int64_t n) { return (n + kBlockSide - 1) / kBlockSide; }
+std::int64_t blocks_of(std::int64_t n) { return (n + model::kScaleBlock - 1) / model::kScaleBlock; }
 
 // One row as float32.
 class RowReader {
@@ -41,21 +40,21 @@ class RowReader {
 };
 
 // Which scale element (row, column) has.
-std::size_t scale_index(WeightScales kind, std::int64_t row, std::int64_t column, std::int64_t columns) {
-  if (kind == WeightScales::kTensor) return 0;
-  if (kind == WeightScales::kChannel) return static_cast<std::size_t>(row);
-  return static_cast<std::size_t>(row / kBlockSide * blocks_of(columns) + column / kBlockSide);
+std::size_t scale_index(model::WeightScaling kind, std::int64_t row, std::int64_t column, std::int64_t columns) {
+  if (kind == model::WeightScaling::kTensor) return 0;
+  if (kind == model::WeightScaling::kChannel) return static_cast<std::size_t>(row);
+  return static_cast<std::size_t>(row / model::kScaleBlock * blocks_of(columns) + column / model::kScaleBlock);
 }
 
 }  // namespace
 
-std::vector<std::int64_t> scale_shape(WeightScales kind, std::int64_t rows, std::int64_t columns) {
-  if (kind == WeightScales::kTensor) return {};
-  if (kind == WeightScales::kChannel) return {rows, 1};
+std::vector<std::int64_t> scale_shape(model::WeightScaling kind, std::int64_t rows, std::int64_t columns) {
+  if (kind == model::WeightScaling::kTensor) return {};
+  if (kind == model::WeightScaling::kChannel) return {rows, 1};
   return {blocks_of(rows), blocks_of(columns)};
 }
 
-Result<std::vector<float>> weight_scales(const Matrix& m, WeightScales kind) {
+Result<std::vector<float>> weight_scales(const Matrix& m, model::WeightScaling kind) {
   std::size_t count = 1;
   for (const std::int64_t n : scale_shape(kind, m.rows, m.columns)) count *= static_cast<std::size_t>(n);
   std::vector<float> scales(count, 0.0f);
@@ -69,11 +68,11 @@ Result<std::vector<float>> weight_scales(const Matrix& m, WeightScales kind) {
       most = std::max(most, x);
     }
   }
-  for (float& s : scales) s = calibration::scale_of(s, calibration::kLargestE4m3);
+  for (float& s : scales) s = fp8::scale_of(s, fp8::kLargestE4m3);
   return scales;
 }
 
-void round_rows(const Matrix& m, WeightScales kind, std::span<const float> scales, std::int64_t first, std::int64_t count, std::span<std::uint8_t> out) {
+void round_rows(const Matrix& m, model::WeightScaling kind, std::span<const float> scales, std::int64_t first, std::int64_t count, std::span<std::uint8_t> out) {
   QUIRE_CHECK_EQ(out.size(), static_cast<std::size_t>(count * m.columns)) << m.name;
   RowReader reader(m);
   std::size_t at = 0;

@@ -21,12 +21,12 @@ struct Matrix {
 };
 
 // {}: one number; {rows, 1}; {ceil(rows / 128), ceil(columns / 128)}.
-[[nodiscard]] std::vector<std::int64_t> scale_shape(WeightScales kind, std::int64_t rows, std::int64_t columns);
+[[nodiscard]] std::vector<std::int64_t> scale_shape(model::WeightScaling kind, std::int64_t rows, std::int64_t columns);
 
 // Largest magnitude / 448 of each part of that shape; 1 for a part that is all zeros. NaN or infinity is refused (kCorrupt) with its place.
-[[nodiscard]] Result<std::vector<float>> weight_scales(const Matrix& matrix, WeightScales kind);
+[[nodiscard]] Result<std::vector<float>> weight_scales(const Matrix& matrix, model::WeightScaling kind);
 
 // Rows [first, first + count) as e4m3 (OCP), count * columns bytes: x / scale, to nearest, ties to even, saturating. `scales`: of the matrix.
-void round_rows(const Matrix& matrix, WeightScales kind, std::span<const float> scales, std::int64_t first, std::int64_t count, std::span<std::uint8_t> out);
+void round_rows(const Matrix& matrix, model::WeightScaling kind, std::span<const float> scales, std::int64_t first, std::int64_t count, std::span<std::uint8_t> out);
 
 }  // namespace quire::quantize

@@ -47,8 +47,8 @@ Group group_of(const std::string& name, const model::CheckpointTensor& tensor, c
     out.tensors.push_back({std::move(full), dtype, std::move(shape), content, name, linear->layer});
   };
   add(name, "F8_E4M3", tensor.shape, Content::kWeight);
-  add(module + std::string(row.weight_scale), kScaleType, scale_shape(row.weight, tensor.shape[0], tensor.shape[1]), Content::kWeightScale);
-  if (row.input == InputScales::kStatic) add(module + std::string(model::kInputScaleName), kScaleType, {}, Content::kInputScale);
+  add(module + std::string(row.weight_scale), kScaleType, scale_shape(row.scheme.weight, tensor.shape[0], tensor.shape[1]), Content::kWeightScale);
+  if (row.scheme.input == model::InputScaling::kStatic) add(module + std::string(model::kInputScaleName), kScaleType, {}, Content::kInputScale);
   if (q.kv == KvScales::kNone) return out;
   if (linear->linear == "self_attn.k_proj") add(layer + "self_attn." + std::string(row.key_scale), kScaleType, kv_scale_shape(q), Content::kKeyScale);
   if (linear->linear == "self_attn.v_proj") add(layer + "self_attn." + std::string(row.value_scale), kScaleType, kv_scale_shape(q), Content::kValueScale);

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/fp8_scale.h"
 #include "calibration/scales.h"
 #include "kit/model_bench.h"
 #include "kit/seed.h"
@@ -22,17 +23,10 @@
 namespace quire::calibration {
 namespace {
 
+using test::gsm_tiny;
 using test::ModelBench;
 using test::ModelBenchOptions;
 using testing::HasSubstr;
-
-ModelBenchOptions gsm_tiny(DType kv, std::int32_t budget = 512) {
-  ModelBenchOptions o;
-  o.model_dir = std::string(QUIRE_SOURCE_DIR) + "/models/gsm-tiny";
-  o.kv_dtype = kv;
-  o.scheduler = SchedulerConfig{.max_num_batched_tokens = budget, .max_num_seqs = std::min(16, budget), .max_model_len = 1024, .num_blocks = 64};
-  return o;
-}
 
 Subject subject_of(ModelBench& b) { return {b.config, *b.weights, *b.kv, *b.runner}; }
 
@@ -156,10 +150,10 @@ TEST(Observe, OneTokenIsEnoughAndNoneIsNot) {
 }
 
 TEST(Scales, TheLargestNumberDividedAndOnesForZeros) {
-  EXPECT_EQ(scale_of(448.0f, kLargestE4m3), 1.0f);
-  EXPECT_EQ(scale_of(100.0f, 200.0f), 0.5f);
-  EXPECT_EQ(scale_of(0.0f, 200.0f), 1.0f);
-  EXPECT_EQ(scale_of(0x1p-140f, 200.0f), 0x1p-126f) << "what is stored stays finite";
+  EXPECT_EQ(fp8::scale_of(448.0f, fp8::kLargestE4m3), 1.0f);
+  EXPECT_EQ(fp8::scale_of(100.0f, 200.0f), 0.5f);
+  EXPECT_EQ(fp8::scale_of(0.0f, 200.0f), 1.0f);
+  EXPECT_EQ(fp8::scale_of(0x1p-140f, 200.0f), 0x1p-126f) << "what is stored stays finite";
 }
 
 TEST(CalculatedScales, OneForEachLayerFromItsLargestNumbers) {

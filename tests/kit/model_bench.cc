@@ -11,6 +11,14 @@
 
 namespace quire::test {
 
+ModelBenchOptions gsm_tiny(DType kv, std::int32_t budget) {
+  ModelBenchOptions o;
+  o.model_dir = std::string(QUIRE_SOURCE_DIR) + "/models/gsm-tiny";
+  o.kv_dtype = kv;
+  o.scheduler = SchedulerConfig{.max_num_batched_tokens = budget, .max_num_seqs = std::min(16, budget), .max_model_len = 1024, .num_blocks = 64};
+  return o;
+}
+
 std::vector<device::CpuKernel> all_cpu_kernels() {
   std::vector<device::CpuKernel> all;
   for (const auto& k : ops::cpu_kernels()) all.push_back(k);

@@ -31,6 +31,9 @@ struct ModelBenchOptions {
   std::optional<attention::GraphSupport> claimed_graph_support;  // the row says this of itself, whatever its kernels do
 };
 
+// models/gsm-tiny with a cache of `kv`, steps of `budget` tokens, and 64 blocks.
+[[nodiscard]] ModelBenchOptions gsm_tiny(DType kv, std::int32_t budget = 512);
+
 // Everything a test needs, alive together. Failures end the process with the reason.
 struct ModelBench {
   explicit ModelBench(const ModelBenchOptions& options);

@@ -52,7 +52,7 @@ TEST(Forms, WithoutKvScalesNothingIsSaidOfThem) {
 TEST(Forms, OnlySomeNeedAText) {
   for (const FormRow& row : forms()) {
     EXPECT_TRUE(needs_calibration(row.form, KvScales::kTensor));
-    EXPECT_EQ(needs_calibration(row.form, KvScales::kNone), row.input == InputScales::kStatic);
+    EXPECT_EQ(needs_calibration(row.form, KvScales::kNone), row.scheme.input == model::InputScaling::kStatic);
   }
 }
 

@@ -16,6 +16,7 @@
 namespace quire::quantize {
 namespace {
 
+using model::WeightScaling;
 using testing::HasSubstr;
 
 struct Sample {
@@ -46,15 +47,15 @@ Matrix of(const Sample& s) {
 }
 
 // Rows and columns that share a scale.
-std::pair<std::int64_t, std::int64_t> part(WeightScales kind, const Matrix& m) {
-  if (kind == WeightScales::kTensor) return {m.rows, m.columns};
-  if (kind == WeightScales::kChannel) return {1, m.columns};
+std::pair<std::int64_t, std::int64_t> part(WeightScaling kind, const Matrix& m) {
+  if (kind == WeightScaling::kTensor) return {m.rows, m.columns};
+  if (kind == WeightScaling::kChannel) return {1, m.columns};
   return {128, 128};
 }
 
 TEST(Rounding, ScalesAndCodesAreTheDefinitions) {
   auto rng = quire::test::seeded_rng();
-  for (const WeightScales kind : {WeightScales::kTensor, WeightScales::kChannel, WeightScales::kBlock})
+  for (const WeightScaling kind : {WeightScaling::kTensor, WeightScaling::kChannel, WeightScaling::kBlock})
     for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16})
       for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {3, 200}, {128, 128}, {129, 257}, {260, 5}}) {
         const Sample s = sample(dtype, rows, columns, rng);
@@ -86,22 +87,22 @@ TEST(Rounding, ScalesAndCodesAreTheDefinitions) {
 TEST(Rounding, APartOfZerosHasScaleOne) {
   const std::string zeros(3 * 4 * 2, '\0');
   const Matrix m{"m", DType::kBF16, std::as_bytes(std::span(zeros)), 3, 4};
-  EXPECT_EQ(weight_scales(m, WeightScales::kChannel).value(), std::vector<float>(3, 1.0f));
+  EXPECT_EQ(weight_scales(m, WeightScaling::kChannel).value(), std::vector<float>(3, 1.0f));
 }
 
 TEST(Rounding, WhatIsNoNumberIsNamed) {
   std::vector<float> values(12, 1.0f);
   values[7] = std::numeric_limits<float>::quiet_NaN();
   const Matrix m{"model.layers.0.mlp.up_proj.weight", DType::kF32, std::as_bytes(std::span(values)), 3, 4};
-  const auto scales = weight_scales(m, WeightScales::kTensor);
+  const auto scales = weight_scales(m, WeightScaling::kTensor);
   ASSERT_FALSE(scales.ok());
   EXPECT_THAT(scales.error().message, HasSubstr("model.layers.0.mlp.up_proj.weight: element [1, 3] is NaN or infinite"));
 }
 
 TEST(Rounding, ShapesOfScales) {
-  EXPECT_TRUE(scale_shape(WeightScales::kTensor, 300, 200).empty());
-  EXPECT_EQ(scale_shape(WeightScales::kChannel, 300, 200), (std::vector<std::int64_t>{300, 1}));
-  EXPECT_EQ(scale_shape(WeightScales::kBlock, 300, 200), (std::vector<std::int64_t>{3, 2}));
+  EXPECT_TRUE(scale_shape(WeightScaling::kTensor, 300, 200).empty());
+  EXPECT_EQ(scale_shape(WeightScaling::kChannel, 300, 200), (std::vector<std::int64_t>{300, 1}));
+  EXPECT_EQ(scale_shape(WeightScaling::kBlock, 300, 200), (std::vector<std::int64_t>{3, 2}));
 }
 
 }  // namespace

@@ -9,9 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/checked.h"
-#include "kit/model_bench.h"
-#include "selfcheck/selfcheck.h"
+#include "check_kit.h"
 
 namespace quire::test {
 namespace {
@@ -60,20 +58,6 @@ ModelBenchOptions gsm_tiny(const std::string& backend, const std::string& mode) 
   o.graph_mode = mode;
   o.scheduler = SchedulerConfig{.max_num_batched_tokens = 64, .max_num_seqs = 16, .max_model_len = 2048, .num_blocks = 150};
   return o;
-}
-
-FaultShape shape_of(const SchedulerConfig& s) { return {s.max_num_seqs, ceil_div(s.max_model_len, s.block_size), s.num_blocks, s.max_num_batched_tokens}; }
-
-Report checked(const ModelBenchOptions& o) {
-  ModelBench b(o);
-  return selfcheck::run({b.config, *b.weights, *b.kv, *b.runner, b.kv_scales});
-}
-
-std::string failures(const Report& r) {
-  std::string out;
-  for (const Verdict& v : r.verdicts)
-    if (!v.passed) out += "  " + v.check + " | " + v.batch + " | " + v.row_class + " | " + v.where + "\n";
-  return out;
 }
 
 // Checks that a fault of attention may fail: its own, and whatever a NaN from it reaches.

@@ -16,14 +16,6 @@ namespace {
 
 using testing::HasSubstr;
 
-ModelBenchOptions gsm_tiny(DType kv, std::int32_t budget = 512) {
-  ModelBenchOptions o;
-  o.model_dir = std::string(QUIRE_SOURCE_DIR) + "/models/gsm-tiny";
-  o.kv_dtype = kv;
-  o.scheduler = SchedulerConfig{.max_num_batched_tokens = budget, .max_num_seqs = std::min(16, budget), .max_model_len = 1024, .num_blocks = 64};
-  return o;
-}
-
 std::vector<TokenId> text(std::size_t n) {
   std::mt19937_64 rng(11);
   std::vector<TokenId> tokens(n);

@@ -9,10 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/checked.h"
-#include "kit/model_bench.h"
-#include "selfcheck/faults.h"
-#include "selfcheck/selfcheck.h"
+#include "check_kit.h"
 
 namespace quire::test {
 namespace {
@@ -34,22 +31,8 @@ ModelBenchOptions gsm_tiny(DType kv, const std::string& backend, const std::stri
   return o;
 }
 
-// gsm-tiny has 6 layers. The bench's scales differ in every layer and part.
-FaultShape shape_of(const SchedulerConfig& s) {
-  return {.state_rows = s.max_num_seqs, .table_stride = ceil_div(s.max_model_len, s.block_size), .num_blocks = s.num_blocks, .max_tokens = s.max_num_batched_tokens, .num_layers = 6};
-}
-
-Report checked(const ModelBenchOptions& o) {
-  ModelBench b(o);
-  return selfcheck::run({b.config, *b.weights, *b.kv, *b.runner, b.kv_scales});
-}
-
-std::string failures(const Report& r) {
-  std::string out;
-  for (const Verdict& v : r.verdicts)
-    if (!v.passed) out += "  " + v.check + " | " + v.batch + " | " + v.row_class + " | " + v.where + " | " + v.cause + "\n";
-  return out;
-}
+// Of gsm-tiny. The bench's scales differ in every layer and part.
+constexpr int kLayers = 6;
 
 struct Case {
   Fault fault;
@@ -96,7 +79,7 @@ TEST_P(ScaleFaults, EachIsCaughtAndNamed) {
     for (const ScaleUsers users : c.part == ScalePart::kBoth ? std::vector{ScaleUsers::kBoth} : std::vector{ScaleUsers::kReaders, ScaleUsers::kWriters}) {
       const bool split = users != ScaleUsers::kReaders;
       ModelBenchOptions o = split ? gsm_tiny(GetParam(), "CPU_SPLIT", "PIECEWISE") : gsm_tiny(GetParam(), "CPU_UNIFIED", "NONE");
-      FaultShape shape = shape_of(o.scheduler);
+      FaultShape shape = shape_of(o.scheduler, kLayers);
       shape.users = users;
       shape.part = c.part;
       o.kernels = faulty_kernels(c.fault, shape);
@@ -113,7 +96,7 @@ TEST_P(ScaleFaults, TheLayerIsNamed) {
     for (const auto& [fault, cause] : {std::pair{Fault::kScaleDropped, std::string("as if the scales of K and V were dropped")}, std::pair{Fault::kScaleDoubled, std::string("as if the scales of K and V were doubled")},
                                        std::pair{Fault::kScaleOfNextLayer, next}, std::pair{Fault::kScalesSwapped, std::string("as if the scales of K and V were swapped")}}) {
       ModelBenchOptions o = gsm_tiny(GetParam(), "CPU_UNIFIED", "FULL");
-      FaultShape shape = shape_of(o.scheduler);
+      FaultShape shape = shape_of(o.scheduler, kLayers);
       shape.only_layer = layer;
       shape.users = layer == 3 ? ScaleUsers::kWriters : ScaleUsers::kReaders;
       o.kernels = faulty_kernels(fault, shape);
@@ -130,7 +113,7 @@ TEST(ScaleFaultsOfFnuz, BytesReadAsOcpAreCaughtAndNamed) {
   for (const auto& [backend, mode] : {std::pair{"CPU_UNIFIED", "FULL"}, std::pair{"CPU_SPLIT", "FULL_AND_PIECEWISE"}})
     for (const int layer : {-1, 2}) {
       ModelBenchOptions o = gsm_tiny(DType::kFp8E4m3Fnuz, backend, mode);
-      FaultShape shape = shape_of(o.scheduler);
+      FaultShape shape = shape_of(o.scheduler, kLayers);
       shape.only_layer = layer;
       o.kernels = faulty_kernels(Fault::kFnuzReadAsOcp, shape);
       const Report r = checked(o);
@@ -145,7 +128,7 @@ TEST(ScaleFaultsOfFnuz, BytesReadAsOcpAreCaughtAndNamed) {
 TEST_P(ScaleFaults, TheRigWithoutAFaultPasses) {
   for (const char* backend : {"CPU_UNIFIED", "CPU_SPLIT"}) {
     ModelBenchOptions o = gsm_tiny(GetParam(), backend, "FULL");
-    o.kernels = faulty_kernels(Fault::kNone, shape_of(o.scheduler));
+    o.kernels = faulty_kernels(Fault::kNone, shape_of(o.scheduler, kLayers));
     const Report r = checked(o);
     EXPECT_TRUE(r.passed()) << failures(r);
     EXPECT_TRUE(std::ranges::any_of(r.verdicts, [](const Verdict& v) { return v.check == "KV scale" && v.row_class == "values"; }));
