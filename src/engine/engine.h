@@ -51,6 +51,9 @@ struct EngineStatus {
   std::int32_t num_running = 0, num_waiting = 0;
   double kv_usage = 0.0;  // held blocks / all blocks
   std::string failure;    // kFailed: why
+
+  // Waiting and running together. Add up the numbers of one reading only: a sequence moves from one to the other between two.
+  [[nodiscard]] std::int32_t num_sequences() const { return num_running + num_waiting; }
 };
 
 class Engine {

@@ -80,7 +80,7 @@ HealthVerdict judge(const EngineStatus& status, const std::string& progress, con
       out.ready = !where;
       out.text = working_text(status);
       break;
-    case State::kDraining: out.text = fmt::format("draining: {} requests left", status.num_running + status.num_waiting); break;
+    case State::kDraining: out.text = fmt::format("draining: {} requests left", status.num_sequences()); break;
     case State::kStopped: out.text = "stopped"; break;
     case State::kFailed:
       out.live = false;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "kit/slowdown.h"
 
 namespace quire::api::test {
 namespace {
@@ -44,7 +45,7 @@ ApiBench::ApiBench(BenchOptions options) {
   parts->root = "models/gsm-tiny";
   model = parts;
   service = std::make_shared<Service>(options.settings, metrics, health);
-  for (int i = 0; i < 200 && health->verdict().text.find("loading") == std::string::npos; ++i) (void)mailbox.wait(10);  // the monitor looks by itself
+  for (int i = 0; i < 200 * quire::test::kSlowdown && health->verdict().text.find("loading") == std::string::npos; ++i) (void)mailbox.wait(10);  // the monitor looks by itself
   if (options.attach) attach();
 }
 
@@ -55,7 +56,7 @@ ApiBench::~ApiBench() {
 
 void ApiBench::attach() {
   health->attach(engine);
-  for (int i = 0; i < 200 && !health->ready(); ++i) (void)mailbox.wait(10);
+  for (int i = 0; i < 200 * quire::test::kSlowdown && !health->ready(); ++i) (void)mailbox.wait(10);
   service->attach(model);
 }
 
@@ -95,8 +96,8 @@ Reply ApiBench::call(const std::string& path, const std::string& body, const std
   if (!submitted.ok()) return error_reply(submitted.error());
   std::string events;
   while (!generation->finished()) {
-    if (!mailbox.wait(20000)) {
-      ADD_FAILURE() << "no event for 20 s";
+    if (!mailbox.wait(20000 * quire::test::kSlowdown)) {
+      ADD_FAILURE() << "no event in time";
       return http_error(500);
     }
     mailbox.deliver();

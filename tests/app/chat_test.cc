@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "http/fake_server.h"
+#include "kit/slowdown.h"
 #include "program.h"
 
 namespace quire::app_test {
@@ -98,7 +99,7 @@ TEST(Chat, CtrlCStopsTheAnswerAndTwiceLeaves) {
   ASSERT_TRUE(terminal.shows("(stopped)"));
   ASSERT_TRUE(terminal.shows("> "));
   EXPECT_THAT(server.requests().at(1), HasSubstr("for \\u001b[31mever")) << "what there was of the first answer is history";
-  for (int i = 0; i < 500 && server.clients_gone() < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int i = 0; i < 500 * quire::test::kSlowdown && server.clients_gone() < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(server.clients_gone(), 2) << "the server is told to stop making it";
   terminal.type("\x03");
   ASSERT_TRUE(terminal.shows("(Ctrl-C again, or Ctrl-D, leaves)")) << terminal.shown();

@@ -127,7 +127,7 @@ TEST(Engine, QueueLimitRefusesOneMoreAndFreesPlacesAtTheEnd) {
   EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
   EXPECT_NE(refused.error().message.find("limit is 3"), std::string::npos) << refused.error().message;
   const EngineStatus status = bench.engine->status();
-  EXPECT_EQ(status.num_running + status.num_waiting, 3);
+  EXPECT_EQ(status.num_sequences(), 3);
   bench.control->allow_all();
   ASSERT_TRUE(bench.consumer.wait_finishes(3));
   // The place is free as soon as the finish is seen.

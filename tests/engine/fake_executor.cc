@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "kit/slowdown.h"
 
 namespace quire::engine::test {
 
@@ -58,7 +59,7 @@ void ExecutorControl::break_rows(std::function<bool(RequestId)> broken) {
 }
 void ExecutorControl::wait_submitted(std::uint64_t num_steps) {
   std::unique_lock lock(mutex_);
-  EXPECT_TRUE(cv_.wait_for(lock, std::chrono::seconds(20), [&] { return submitted_ >= num_steps; }));
+  EXPECT_TRUE(cv_.wait_for(lock, std::chrono::seconds(20 * quire::test::kSlowdown), [&] { return submitted_ >= num_steps; }));
 }
 std::uint64_t ExecutorControl::num_submitted() const {
   const std::scoped_lock lock(mutex_);
@@ -155,7 +156,7 @@ void Consumer::read() {
 }
 
 bool Consumer::wait_for(const std::size_t& count, std::size_t num) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20 * quire::test::kSlowdown);
   for (read(); count < num; read()) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
     if (left.count() <= 0 || !queue_->wait(static_cast<int>(left.count()))) return false;

@@ -9,6 +9,7 @@
 #include "http/fake_server.h"
 #include "http/sse_reader.h"
 #include "http/target.h"
+#include "kit/slowdown.h"
 
 namespace quire::http::test {
 namespace {
@@ -38,7 +39,7 @@ Client::Clock::time_point in(milliseconds time) { return Client::Clock::now() + 
 Heard listen(Client& client) {
   Heard out;
   while (client.num_open() > 0)
-    for (ClientEvent& e : client.wait(in(milliseconds(30000)))) {
+    for (ClientEvent& e : client.wait(in(milliseconds(30000 * quire::test::kSlowdown)))) {
       if (!e.end.has_value()) {
         out.events.push_back(e.data);
         out.times.push_back(e.arrived);
@@ -195,7 +196,7 @@ TEST(Client, CancellingClosesTheConnection) {
   FakeServer server([](const std::string&) { return ServerAnswer{{{stream_head() + chunk(event("a"))}}, AtEnd::kStayOpen}; });
   const auto client = client_of(server);
   const Client::Id id = client->send(kAny);
-  const auto first = client->wait(in(milliseconds(30000)));
+  const auto first = client->wait(in(milliseconds(30000 * quire::test::kSlowdown)));
   ASSERT_EQ(first.size(), 1u);
   EXPECT_EQ(first[0].data, "a");
   EXPECT_EQ(first[0].id, id);

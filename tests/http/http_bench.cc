@@ -46,10 +46,7 @@ void HttpBench::expect_healthy_and_quiet(const std::string& headers) {
   EXPECT_TRUE(eventually([this] { return server->open_streams() == 0; })) << server->open_streams() << " streams are left";
   EXPECT_TRUE(eventually([this] { return server->open_requests() == 0; })) << server->open_requests() << " requests are left";
   EXPECT_TRUE(eventually([this] { return server->open_connections() == 0; })) << server->open_connections() << " connections are left";
-  EXPECT_TRUE(eventually([this] {
-    const auto status = api.engine->status();
-    return status.num_running == 0 && status.num_waiting == 0;
-  })) << "sequences are left";
+  EXPECT_TRUE(eventually([this] { return api.engine->status().num_sequences() == 0; })) << "sequences are left";
 }
 
 }  // namespace quire::http::test

@@ -7,6 +7,7 @@
 #include "config/resolved.h"
 #include "http/raw_client.h"
 #include "http/server.h"
+#include "kit/slowdown.h"
 
 namespace quire::http::test {
 
@@ -27,10 +28,10 @@ class HttpBench {
   [[nodiscard]] Answer ask(const std::string& request) const;
   // The next good request works and nothing is left open: no stream, no sequence, no connection.
   void expect_healthy_and_quiet(const std::string& headers = "");
-  // Waits until `condition` holds; false after 10 s.
+  // Waits until `condition` holds; false after 10 s, or as much more as a sanitizer costs.
   template <class Condition>
   bool eventually(Condition condition) {
-    for (int i = 0; i < 2000; ++i) {
+    for (int i = 0; i < 2000 * quire::test::kSlowdown; ++i) {
       if (condition()) return true;
       (void)api.mailbox.wait(5);
     }

@@ -7,6 +7,7 @@
 
 #include "http/http_bench.h"
 #include "http/listen.h"
+#include "kit/slowdown.h"
 #include "kit/temp_dir.h"
 
 namespace quire::http::test {
@@ -121,7 +122,7 @@ TEST(Lifecycle, DrainLetsRunningAnswersEndAndRefusesNewOnes) {
   ASSERT_TRUE(bench.eventually([&] { return bench.server->open_requests() == 2; }));
   bool quiet = false;
   std::thread drainer([&] { quiet = bench.server->drain(std::chrono::seconds(20)); });
-  EXPECT_TRUE(idle.closed_within(5000)) << "idle connections close at once";
+  EXPECT_TRUE(idle.closed_within(5000 * quire::test::kSlowdown)) << "idle connections close at once";
   late.send(kShort);
   EXPECT_EQ(late.read_answer().status, 503);
   EXPECT_FALSE(RawClient(bench.port).read_until("x", 100)) << "nobody accepts any more";
@@ -144,9 +145,9 @@ TEST(Lifecycle, DrainIsBounded) {
   ASSERT_TRUE(bench.eventually([&] { return bench.server->open_streams() == 2; }));
   const auto begin = Clock::now();
   EXPECT_FALSE(bench.server->drain(std::chrono::milliseconds(200)));
-  EXPECT_TRUE(stuck.closed_within(5000));
+  EXPECT_TRUE(stuck.closed_within(5000 * quire::test::kSlowdown));
   bench.server->stop();
-  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(8));
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(8 * quire::test::kSlowdown));
   EXPECT_EQ(bench.server->open_connections(), 0);
   EXPECT_EQ(bench.server->open_streams(), 0);
 }

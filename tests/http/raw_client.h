@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "kit/slowdown.h"
+
 namespace quire::http::test {
 
 struct Answer {
@@ -26,9 +28,9 @@ class RawClient {
   // False when the server has closed.
   bool send(std::string_view bytes);
   // One whole answer, or what came within `timeout_ms`.
-  [[nodiscard]] Answer read_answer(int timeout_ms = 10000);
+  [[nodiscard]] Answer read_answer(int timeout_ms = 10000 * quire::test::kSlowdown);
   // Reads until `text` was seen in the raw bytes; false when the time is over or the connection ends.
-  [[nodiscard]] bool read_until(std::string_view text, int timeout_ms = 10000);
+  [[nodiscard]] bool read_until(std::string_view text, int timeout_ms = 10000 * quire::test::kSlowdown);
   // True when the server closes within the time.
   [[nodiscard]] bool closed_within(int timeout_ms);
   void shrink_receive_buffer();
