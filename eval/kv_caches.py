@@ -84,14 +84,18 @@ def most_problems(run, cache: KvCache) -> int | None:
     return QUICK_PROBLEMS if run.quick and cache.flags else None
 
 
+def few_at_once(run, cache: KvCache) -> list[str]:
+    """Few problems at once would all be read in one or two large steps. Here some wait until others end, so that steps are mixed; graphs
+    for them are recorded as with the default number of sequences. No flags: there are problems enough."""
+    problems = min((n for n in (most_problems(run, cache), run.limit) if n is not None), default=None)
+    return [] if problems is None else ["--max-num-seqs", str(problems // 4), "--max-cudagraph-capture-size", "512"]
+
+
 def graph_mode(run, backend: str, mode: str, cache: KvCache) -> None:
     """One cache in one mode on one CPU row: the score, the same answers as in every other mode, and that steps really ran in that mode."""
     name = run_name(backend, mode, cache)
     model = calibrated(run) if cache.calibrated else run.model
-    # Few problems at once would all be read in one or two large steps. Here some wait until others end, so that steps are mixed; graphs
-    # for them are recorded as with the default number of sequences.
-    few = [] if most_problems(run, cache) is None else ["--max-num-seqs", str(QUICK_PROBLEMS // 4), "--max-cudagraph-capture-size", "512"]
-    with run.server(name, ["--attention-backend", backend, "-cc.cudagraph_mode", mode, *cache.flags, *few], model, cache.environment()) as server:
+    with run.server(name, ["--attention-backend", backend, "-cc.cudagraph_mode", mode, *cache.flags, *few_at_once(run, cache)], model, cache.environment()) as server:
         log = server.log.read_text()
         resolved = re.search(r" graph mode (\w+): ", log).group(1)
         measured = {"name": name, "attention": backend, "graph_mode": mode, "runs_as": resolved, "kv_cache": cache.label}

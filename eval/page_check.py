@@ -18,6 +18,13 @@ def expect(condition: bool, what: str) -> None:
         raise PageError(what)
 
 
+def send(page: Browser, text: str) -> None:
+    """Types a message and waits until the page has taken it: until then the answer before looks like the answer to this one."""
+    before = page.js("document.getElementById('messages').children.length")
+    page.keys(text + ENTER)
+    page.wait(f"document.getElementById('messages').children.length > {before}", 20, "the page takes the message")
+
+
 def wait_answer(page: Browser, seconds: float = 60) -> str:
     page.wait(f"document.getElementById('stop').hidden && {LAST}?.classList.contains('assistant')", seconds, "the answer ends")
     return page.js(f"{LAST}.querySelector('.body').textContent")
@@ -90,10 +97,13 @@ def shows_errors(page: Browser, url: str) -> None:
     page.js("document.getElementById('settings').open = true")
     page.set_value("#max-tokens", "16")
     page.click("#input")
-    page.keys("<b>bold</b>" + ENTER)
+    send(page, "<b>bold</b>")
     wait_answer(page)
     expect(page.js("document.getElementById('problem').hidden"), "the error stays after an answer")
     expect(page.js("document.querySelectorAll('#messages b').length") == 0, "a message became markup")
+    page.click("#clear")  # what was said before, and stopped at any length, decides how long the next answer is
+    send(page, ENDLESS)
+    wait_answer(page)
     expect("cut at" in page.js(f"{LAST}.querySelector('.note').textContent"), "an answer of 16 tokens is not marked as cut")
     page.click("#clear")
     expect(page.js("document.getElementById('messages').children.length") == 0, "a new conversation is not empty")
@@ -125,7 +135,7 @@ def keyboard(page: Browser, url: str) -> None:
 
 
 def looks(page: Browser, url: str, out: pathlib.Path) -> None:
-    page.keys("Mia has 12 pencils and gives 5 away. How many are left?" + ENTER)
+    send(page, "Mia has 12 pencils and gives 5 away. How many are left?")
     wait_answer(page)
     page.js("document.getElementById('scales').open = true")
     for scheme in ("light", "dark"):
