@@ -1,5 +1,6 @@
 // Conversions, suggestions, JSON limits and files: the small things everything else trusts.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <cmath>
@@ -133,6 +134,15 @@ TEST(Files, ReadMapAndRefuse) {
   EXPECT_FALSE(read_file(dir.path(), 100).ok());
   EXPECT_FALSE(MappedFile::open(dir.path() + "/none").ok());
   EXPECT_EQ(MappedFile::open(path).value().bytes().size(), 5u);
+}
+
+// Nobody has the other end open: an open that waits for one never comes back.
+TEST(Files, AFifoIsRefusedAtOnce) {
+  test::TempDir dir;
+  const std::string fifo = dir.path() + "/fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_EQ(read_file(fifo, 100).error().message, fifo + ": not a regular file");
+  EXPECT_EQ(MappedFile::open(fifo).error().message, fifo + ": not a regular file");
 }
 
 TEST(Text, LettersAreAscii) {
