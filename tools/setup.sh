@@ -15,8 +15,8 @@ quire_build_packages=(g++ cmake ninja-build pkg-config libboost1.81-dev libboost
 quire_test_packages=(python3 python3-venv)
 # libFuzzer: only when fuzzing is asked for.
 quire_fuzz_packages=(clang-14 libclang-rt-14-dev)
-# A browser for the page at "/", and promtool for /metrics: end-to-end checks only.
-quire_end_to_end_packages=(chromium chromium-driver prometheus)
+# A browser for the page at "/", promtool for /metrics, and curl as a client: end-to-end checks only.
+quire_end_to_end_packages=(chromium chromium-driver prometheus curl)
 
 is_debian_12() {
   [ -r /etc/os-release ] && command -v dpkg-query >/dev/null && command -v apt-get >/dev/null || return 1

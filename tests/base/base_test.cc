@@ -70,6 +70,10 @@ TEST(Json, LimitsAndErrors) {
   ASSERT_FALSE(too_deep.ok());
   EXPECT_NE(too_deep.error().message.find("deeper"), std::string::npos);
   EXPECT_EQ(parse_json("[1,2,3]", JsonLimits{.max_bytes = 3}).error().code, ErrorCode::kTooLarge);
+  // Values are counted before they take memory; commas and brackets inside of strings are none.
+  EXPECT_EQ(parse_json("[0,0,0,0]", JsonLimits{.max_values = 4}).error().code, ErrorCode::kTooLarge);
+  EXPECT_TRUE(parse_json(R"(["a,[{\",[[,,,,,"])", JsonLimits{.max_values = 4}).ok());
+  EXPECT_EQ(parse_json("[[[[[]]]]]", JsonLimits{.max_values = 4}).error().code, ErrorCode::kTooLarge);
   EXPECT_EQ(shown_text("a\n\"\x7f"), R"("a\x0a\x22\x7f")");
   EXPECT_EQ(shown_text(std::string(500, 'x')), "\"" + std::string(120, 'x') + "...\"");
 }
