@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# End-to-end checks of the built server: eval/e2e.sh [--quick] [--preset NAME] [--only CHECK,...] [--list]
+# End-to-end checks of the built server: eval/e2e.sh [--quick] [--preset NAME] [--only CHECK,...]
 # Starts build/PRESET/bin/quire on a free port, runs each check of eval/e2e.py, prints a table and 'N passed, N failed'.
 set -euo pipefail
 QUIRE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -5,10 +5,10 @@
 #         gsm_tiny_ll    right or wrong final number, by log-likelihood (echo + logprobs)
 #         gsm8k_local    the 1,319 GSM8K test problems, 5-shot, /v1/completions
 #         gsm8k_chat     the same as chat messages
-# OUT_DIR gets results_*.json and, per task, samples_*.jsonl. Environment: CONCURRENT (256), MAX_TOKS (256), LIMIT (all),
-# LM_EVAL (build/venv's, else the one on PATH). Prints the score. Nothing is fetched from a hub.
+# OUT_DIR gets results_*.json and, per task, samples_*.jsonl. Environment: CONCURRENT (256), MAX_TOKS (256), LIMIT (all), TIMEOUT (of a
+# request, seconds; lm_eval's), LM_EVAL (build/venv's, else the one on PATH). Prints the score. Nothing is fetched from a hub.
 set -euo pipefail
-if [ $# -lt 5 ]; then sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; fi
+if [ $# -lt 5 ]; then sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2; fi
 task=$1 url=${2%/} model=$3 tokenizer=$4 out=$5; shift 5
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
@@ -32,7 +32,7 @@ case $task in *_chat)
   arguments="model=$model,base_url=$url/$path,eos_string=<|im_end|>"
   extra=(--apply_chat_template) ;;
 esac
-arguments+=",num_concurrent=${CONCURRENT:-256},max_retries=3,max_gen_toks=${MAX_TOKS:-256}"
+arguments+=",num_concurrent=${CONCURRENT:-256},max_retries=3,max_gen_toks=${MAX_TOKS:-256}${TIMEOUT:+,timeout=$TIMEOUT}"
 
 sed -e "s|@HERE@|$here|g" -e "s|@WORK@|$work|g" "$here/$file.yaml.in" > "$work/$file.yaml"
 export HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 HF_HOME="$work/hf" TOKENIZERS_PARALLELISM=false

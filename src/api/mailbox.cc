@@ -1,6 +1,8 @@
 #include "api/mailbox.h"
 
 #include <algorithm>
+#include <exception>
+#include <string>
 #include <vector>
 
 #include "api/generation.h"
@@ -11,6 +13,16 @@ namespace quire::api {
 Mailbox::Mailbox() : queue_(std::make_shared<engine::EventQueue>()) {}
 Mailbox::~Mailbox() { QUIRE_CHECK(routes_.empty()) << "a generation outlived its mailbox"; }
 
+// An exception (no memory for one answer) ends that generation alone; the events after it are others'.
+template <class Work>
+void Mailbox::or_fail(Generation& generation, Work work) {
+  try {
+    work();
+  } catch (const std::exception& e) {
+    generation.fail(Error{ErrorCode::kInternal, std::string("the answer could not be made: ") + e.what(), {}});
+  }
+}
+
 void Mailbox::deliver() {
   std::vector<Generation*> touched;
   for (engine::AddressedEvent& addressed : queue_->drain()) {
@@ -18,9 +30,9 @@ void Mailbox::deliver() {
     if (route == routes_.end()) continue;  // cancelled: nobody waits for it any more
     Generation* generation = route->second.generation;
     if (std::ranges::find(touched, generation) == touched.end()) touched.push_back(generation);
-    generation->on_event(route->second.choice, std::move(addressed.event));
+    or_fail(*generation, [&] { generation->on_event(route->second.choice, std::move(addressed.event)); });
   }
-  for (Generation* generation : touched) generation->flush_all();
+  for (Generation* generation : touched) or_fail(*generation, [&] { generation->flush_all(); });
   // on_news only wakes sessions; none is destroyed here.
   for (Generation* generation : touched)
     if (generation->on_news) generation->on_news();

@@ -35,6 +35,9 @@ class Mailbox {
     Generation* generation;
     std::size_t choice;
   };
+  template <class Work>
+  static void or_fail(Generation& generation, Work work);
+
   std::shared_ptr<engine::EventQueue> queue_;
   std::unordered_map<RequestId, Route> routes_;
 };

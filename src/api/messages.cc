@@ -160,6 +160,10 @@ Result<ChatInput> read_chat(const json::object& request, const Model& model, con
   input.tools_json = list_json(request, "tools");
   input.documents_json = list_json(request, "documents");
   input.kwargs_json = std::move(kwargs).value();
+  // All that the template is given counts, whatever the field: it is rendered several times.
+  std::size_t bytes = input.messages_json.size();
+  for (const auto& [field, text] : {std::pair("tools", &input.tools_json), {"documents", &input.documents_json}, {"chat_template_kwargs", &input.kwargs_json}})
+    QUIRE_RETURN_IF_ERROR(check_text_bytes(bytes += text->size(), field));
   input.allow_control_tokens_in_content = settings.allow_control_tokens_in_content;
   out.add = read_add_special_tokens(request, text::AddSpecialTokens::kNo);
   out.role = input.add_generation_prompt ? settings.response_role : messages->last_role;

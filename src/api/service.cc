@@ -136,7 +136,7 @@ Opening Service::read_request(const Call& call, const std::shared_ptr<const Mode
   if (generates && draining_) return error_reply(Error{ErrorCode::kUnavailable, "The server is shutting down and takes no new requests", {}});
   auto request = read_body(call);
   if (!request.ok()) return error_reply(request.error());
-  if (action == Action::kDetokenize) return to_opening(detokenize(request.value(), *model, settings_));
+  if (action == Action::kDetokenize) return to_opening(open_detokenize(request.value(), model, settings_));
   if (action == Action::kTokenize) return to_opening(open_tokenize(std::move(request).value(), model, settings_));
   GenerationInput input{std::move(request).value(), call.request_id, call.credential, model, settings_, unix_now()};
   return to_opening(action == Action::kChat ? open_chat(std::move(input)) : open_completion(std::move(input)));

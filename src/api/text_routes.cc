@@ -94,6 +94,25 @@ class TokenizeWork final : public TextWork {
   const config::ApiSettings& settings_;
 };
 
+class DetokenizeWork final : public TextWork {
+ public:
+  DetokenizeWork(std::vector<TokenId> ids, std::shared_ptr<const Model> model) : ids_(std::move(ids)), model_(std::move(model)) {}
+
+ private:
+  std::optional<Answer> next() override {
+    auto text = model_->tokenizer->decode(ids_, text::SpecialTokens::kKeep);
+    if (!text.ok()) return error_reply(text.error());
+    JsonOut out;
+    out.begin_object();
+    out.field("prompt", text.value());
+    out.end_object();
+    return json_reply(out.take());
+  }
+
+  const std::vector<TokenId> ids_;
+  const std::shared_ptr<const Model> model_;
+};
+
 void list_field(JsonOut& out, std::string_view name, const std::vector<std::string>& values) {
   out.key(name);
   out.begin_array();
@@ -111,24 +130,20 @@ Result<Opening> open_tokenize(json::object request, std::shared_ptr<const Model>
   return Opening(std::unique_ptr<TextWork>(std::make_unique<TokenizeWork>(std::move(request), std::move(model), settings)));
 }
 
-Result<Reply> detokenize(const json::object& request, const Model& model, const config::ApiSettings& settings) {
-  QUIRE_RETURN_IF_ERROR(check_request(request, Endpoint::kDetokenize, model, settings));
+Result<Opening> open_detokenize(const json::object& request, std::shared_ptr<const Model> model, const config::ApiSettings& settings) {
+  QUIRE_RETURN_IF_ERROR(check_request(request, Endpoint::kDetokenize, *model, settings));
   const json::value* tokens = find_field(request, "tokens");
   if (tokens == nullptr) return invalid("tokens: it is missing; a list of token ids is needed", "tokens");
   std::vector<TokenId> ids;
   const json::array& list = tokens->as_array();
+  if (list.size() > kMaxDetokenizedTokens) return invalid("tokens: " + std::to_string(list.size()) + " token ids; the limit is " + std::to_string(kMaxDetokenizedTokens), "tokens");
+  ids.reserve(list.size());
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const auto id = read_token_id(list[i], Place{"tokens", i}, model.vocab_size);
+    const auto id = read_token_id(list[i], Place{"tokens", i}, model->vocab_size);
     if (!id.ok()) return id.error();
     ids.push_back(id.value());
   }
-  auto text = model.tokenizer->decode(ids, text::SpecialTokens::kKeep);
-  if (!text.ok()) return text.error();
-  JsonOut out;
-  out.begin_object();
-  out.field("prompt", text.value());
-  out.end_object();
-  return json_reply(out.take());
+  return Opening(std::unique_ptr<TextWork>(std::make_unique<DetokenizeWork>(std::move(ids), std::move(model))));
 }
 
 Result<Reply> tokenizer_info(const Model& model, const config::ApiSettings& settings) {

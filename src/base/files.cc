@@ -22,6 +22,9 @@ struct Descriptor {
   ~Descriptor() { if (fd >= 0) ::close(fd); }
 };
 
+// O_NONBLOCK: opening a FIFO whose other end nobody has must not wait; reads of regular files, which are all that is taken, do not know it.
+int open_to_read(const std::string& path) { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }
+
 Result<std::size_t> regular_size(const Descriptor& d, const std::string& path) {
   struct stat st {};
   if (::fstat(d.fd, &st) != 0) return io_error(path, "cannot stat");
@@ -32,7 +35,7 @@ Result<std::size_t> regular_size(const Descriptor& d, const std::string& path) {
 }  // namespace
 
 Result<std::string> read_file(const std::string& path, std::size_t max_bytes) {
-  const Descriptor d{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const Descriptor d{open_to_read(path)};
   if (d.fd < 0) return io_error(path, "cannot open");
   auto size = regular_size(d, path);
   if (!size.ok()) return size.error();
@@ -53,7 +56,7 @@ Result<std::string> read_file(const std::string& path, std::size_t max_bytes) {
 bool file_exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  const Descriptor d{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const Descriptor d{open_to_read(path)};
   if (d.fd < 0) return io_error(path, "cannot open");
   auto size = regular_size(d, path);
   if (!size.ok()) return size.error();

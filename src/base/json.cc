@@ -79,9 +79,24 @@ std::optional<std::string> duplicate_key(std::string_view text, const JsonLimits
   return parser.handler().duplicate();
 }
 
+// At least as many as the text has: commas and opening brackets outside of strings.
+std::size_t most_values(std::string_view text) {
+  std::size_t count = 1;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string && c == '\\') ++i;
+    else if (c == '"') in_string = !in_string;
+    else if (!in_string) count += c == ',' || c == '[' || c == '{' ? 1 : 0;
+  }
+  return count;
+}
+
 Result<boost::json::value> parse(std::string_view text, const JsonLimits& limits) {
   if (text.size() > limits.max_bytes)
     return Error{ErrorCode::kTooLarge, "JSON of " + std::to_string(text.size()) + " bytes is over the limit of " + std::to_string(limits.max_bytes), {}};
+  if (text.size() > limits.max_values && most_values(text) > limits.max_values)
+    return Error{ErrorCode::kTooLarge, "JSON of more than " + std::to_string(limits.max_values) + " values is over the limit", {}};
   boost::json::parse_options options;
   options.max_depth = limits.max_depth;
   boost::json::parser parser({}, options);

@@ -12,6 +12,8 @@ namespace quire {
 struct JsonLimits {
   std::size_t max_bytes = 64u << 20;
   std::size_t max_depth = 64;  // nesting of arrays and objects
+  // Values, each array and object and what is in it: a byte of text can become 30 of memory ("[0,0,0").
+  std::size_t max_values = 4u << 20;
   // A key that stands twice in one object, at any depth. Files and settings are refused: parsers differ in which value they keep, so
   // what a reader sees need not be what runs. Bodies of requests keep the last value, as servers written in Python do.
   enum class DuplicateKeys : unsigned char { kRefuse, kKeepLast } duplicate_keys = DuplicateKeys::kRefuse;

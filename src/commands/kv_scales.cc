@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "model/checkpoint.h"
-
 namespace quire::commands {
 namespace {
 
@@ -23,6 +21,11 @@ Result<model::ScaleLedger> run_ledger(const config::ResolvedConfig& c) {
   const model::ScaleQuestion question{.kv_dtype = c.engine.kv_dtype, .scheme = c.model.quant.kv, .weights = weights_of(c.model.quant), .partial = partial(c.engine.relaxed_kv_scales), .calculate = c.engine.calculate_kv_scales};
   if (c.engine.load_format == config::LoadFormat::kDummy) return model::make_scale_ledger({}, c.model, question);
   return read_ledger(c.engine.model_dir, c.model, question);
+}
+
+Result<std::unique_ptr<model::WeightSource>> open_run_weights(const config::ResolvedConfig& c, const model::ScaleLedger& ledger) {
+  if (c.engine.load_format == config::LoadFormat::kDummy) return model::dummy_weights(c.model, c.engine.seed);
+  return model::open_checkpoint_weights(c.engine.model_dir, c.model, {c.engine.relaxed_unused_tensors ? model::UnusedTensors::kRelaxed : model::UnusedTensors::kRefused, ledger.tensors});
 }
 
 Result<model::ScaleLedger> explained_ledger(const LedgerQuestion& q) {

@@ -29,11 +29,6 @@ void publish_memory(engine::Metrics& metrics, const std::vector<MemoryItem>& ite
   }
 }
 
-Result<std::unique_ptr<model::WeightSource>> open_weights(const config::ResolvedConfig& c, const model::ScaleLedger& scales) {
-  if (c.engine.load_format == config::LoadFormat::kDummy) return model::dummy_weights(c.model, c.engine.seed);
-  return model::open_checkpoint_weights(c.engine.model_dir, c.model, {c.engine.relaxed_unused_tensors ? model::UnusedTensors::kRelaxed : model::UnusedTensors::kRefused, scales.tensors});
-}
-
 // Tells health and the terminal how far loading is, five times a second, until it goes out of scope (at once, not at the next tick).
 class LoadWatcher {
  public:
@@ -96,7 +91,7 @@ class Loading {
   Status load_weights(const RunSetup& setup) {
     model::LoadProgress progress;
     const LoadWatcher watcher(progress, health_);
-    auto source = open_weights(config_, out_.scales);
+    auto source = open_run_weights(config_, out_.scales);
     if (!source.ok()) return source.error();
     auto weights = model::Weights::load(*out_.memory->device, config_.model, setup.weights, *source.value(), progress);
     if (!weights.ok()) return weights.error();

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "commands/console.h"
+#include "commands/kv_scales.h"
 #include "commands/memory_plan.h"
 #include "commands/model_files.h"
-#include "model/checkpoint.h"
 #include "text/tokenizer.h"
 
 namespace quire::commands {
@@ -14,12 +14,12 @@ namespace {
 
 constexpr std::string_view kCommand = "plan";
 
-// The headers must hold what the plan is made for.
-Status check_headers(const config::ResolvedConfig& c) {
-  if (c.engine.load_format == config::LoadFormat::kDummy) return {};
-  const auto checkpoint = model::Checkpoint::open(c.engine.model_dir);
-  if (!checkpoint.ok()) return checkpoint.error();
-  return model::check_parameters(checkpoint.value(), c.model, c.engine.model_dir);
+// What `serve` refuses before it takes any memory: KV scales and tensors, by the headers.
+Status check_checkpoint(const config::ResolvedConfig& c) {
+  const auto ledger = run_ledger(c);
+  if (!ledger.ok()) return ledger.error();
+  const auto weights = open_run_weights(c, ledger.value());
+  return weights.ok() ? Status() : Status(weights.error());
 }
 
 Result<MemoryPlan> make_plan(const config::Options& options) {
@@ -29,7 +29,7 @@ Result<MemoryPlan> make_plan(const config::Options& options) {
   if (!max_length.ok()) return max_length.error();
   const auto run = resolve_run(options, files.value(), max_length.value());
   if (!run.ok()) return run.error();
-  QUIRE_RETURN_IF_ERROR(check_headers(run->config));
+  QUIRE_RETURN_IF_ERROR(check_checkpoint(run->config));
   return plan_memory({run->config, run->machine});
 }
 

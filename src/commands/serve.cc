@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <ctime>
 #include <optional>
@@ -50,16 +51,20 @@ class StopSignals {
   std::optional<std::chrono::steady_clock::time_point> first_;
 };
 
+enum class Ended : std::uint8_t { kDone, kSignal, kLate };
+
 // Work on another thread while the main thread listens for signals.
 template <class Work>
 class Background {
  public:
   explicit Background(Work work) : thread_([this, work = std::move(work)]() mutable { work(); done_.store(true); }) {}
-  // True when the work is done, false when a stop signal came first.
-  [[nodiscard]] bool wait(StopSignals& signals) {
-    while (!done_.load())
-      if (signals.wait(std::chrono::milliseconds(20)).has_value()) return false;
-    return true;
+  // What came first: the end of the work, a stop signal, or `deadline`.
+  [[nodiscard]] Ended wait(StopSignals& signals, std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max()) {
+    while (!done_.load()) {
+      if (signals.wait(std::chrono::milliseconds(20)).has_value()) return Ended::kSignal;
+      if (std::chrono::steady_clock::now() >= deadline) return Ended::kLate;
+    }
+    return Ended::kDone;
   }
 
  private:
@@ -97,15 +102,29 @@ int run_until_signal(Parts& p, StopSignals& signals) {
   }
 }
 
+// After the time to drain: a step that runs, a text that is read and all that is held come to their end within this, or the process
+// leaves without them.
+constexpr std::chrono::seconds kEndTime(20);
+
 void shut_down(Parts& p, StopSignals& signals, bool grace) {
+  const std::chrono::seconds bound(grace ? p.prepared.config.http.shutdown_timeout_seconds : 0);
   Background work([&] {
-    const std::chrono::seconds bound(grace ? p.prepared.config.http.shutdown_timeout_seconds : 0);
     p.service->set_draining();
-    if (!p.server->drain(bound)) QUIRE_LOG_WARN("some requests had not ended after {} s and were cut off", bound.count());
+    if (!p.server->drain(bound)) QUIRE_LOG_WARN("some requests had not ended after {} s and got an error", bound.count());
     p.model->engine()->stop(std::chrono::milliseconds(0));
     p.server->stop();
+    p.health->detach();
+    // Here, where the main thread watches: the last of them waits for the engine's thread.
+    p.server.reset();
+    p.service.reset();
+    p.model.reset();
   });
-  if (!work.wait(signals)) leave_now("asked to stop again: leaving without draining");
+  const auto deadline = std::chrono::steady_clock::now() + bound + kEndTime;
+  switch (work.wait(signals, deadline)) {
+    case Ended::kDone: break;
+    case Ended::kSignal: leave_now("asked to stop again: leaving without draining");
+    case Ended::kLate: leave_now("work in progress did not end after the time to drain: leaving without it");
+  }
   QUIRE_LOG_INFO("stopped");
 }
 
@@ -138,7 +157,7 @@ int serve(const config::ServeCommand& command, const StartupSwitches& switches) 
         failure = model.error();
       }
     });
-    if (!loading.wait(signals)) leave_now("signal while loading: leaving");
+    if (loading.wait(signals) != Ended::kDone) leave_now("signal while loading: leaving");
   }
   if (failure.has_value()) {
     p.server->stop();
@@ -151,7 +170,6 @@ int serve(const config::ServeCommand& command, const StartupSwitches& switches) 
 
   const int code = run_until_signal(p, signals);
   shut_down(p, signals, code == 0);
-  p.health->detach();
   return code;
 }
 

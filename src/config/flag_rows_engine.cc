@@ -67,7 +67,7 @@ constexpr FlagRow kRows[] = {
     {.name = "quantization", .aliases = "-q", .kind = K::kChoice, .fallback = "none",
      .allowed = "none|None|fp8|compressed-tensors|quark|modelopt|fbgemm_fp8|ptpc_fp8|awq|awq_marlin|gptq|gptq_marlin|gptq_bitblas|bitblas|marlin|bitsandbytes|gguf|hqq|torchao|inc|auto-round|rtn|mxfp4|modelopt_fp4|petit_nvfp4|experts_int8|moe_wna16|deepspeedfp|tpu_int8|ipex",
      .unbuilt = "awq|awq_marlin|gptq|gptq_marlin|gptq_bitblas|bitblas|marlin|bitsandbytes|gguf|hqq|torchao|inc|auto-round|rtn|mxfp4|modelopt_fp4|petit_nvfp4|experts_int8|moe_wna16|deepspeedfp|tpu_int8|ipex",
-     .help = "Weight quantisation; none: the checkpoint's own; a method must be the checkpoint's; fp8 quantises other weights while loading (docs/QUANTIZATION.md)", .group = G::kNumerics, .fate_text = "this weight quantisation"},
+     .help = "Weight quantisation; none: the checkpoint's own; a method must be the checkpoint's; fp8 and ptpc_fp8 quantise other weights while loading (docs/QUANTIZATION.md)", .group = G::kNumerics, .fate_text = "this weight quantisation"},
     {.name = "kv-cache-dtype", .kind = K::kChoice, .fallback = "auto",
      .allowed = "auto|float16|bfloat16|float32|fp8|fp8_e4m3|fp8_e5m2|fp8_inc|fp8_ds_mla|int8_per_token_head|fp8_per_token_head|int4_per_token_head|int2_per_token_head|nvfp4|turboquant_k8v4|turboquant_4bit_nc|turboquant_k3v4_nc|turboquant_3bit_nc",
      .unbuilt = "fp8_inc|fp8_ds_mla|int8_per_token_head|fp8_per_token_head|int4_per_token_head|int2_per_token_head|nvfp4|turboquant_k8v4|turboquant_4bit_nc|turboquant_k3v4_nc|turboquant_3bit_nc",

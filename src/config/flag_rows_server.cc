@@ -39,7 +39,7 @@ constexpr FlagRow kRows[] = {
     {.name = "host", .fallback = "all interfaces", .help = "Address to listen on", .group = G::kHttp, .audience = Audience::kServe},
     {.name = "port", .kind = K::kInt, .fallback = "8000", .allowed = "0..65535", .help = "Port; 0: any free one, printed", .group = G::kHttp, .audience = Audience::kServe},
     {.name = "uds", .help = "Unix socket instead of host and port", .group = G::kHttp, .audience = Audience::kServe},
-    {.name = "api-key", .kind = K::kTextList, .help = "Keys that clients must send (any one); default: VLLM_API_KEY", .group = G::kHttp, .audience = Audience::kServe, .accumulates = true, .secret = true},
+    {.name = "api-key", .kind = K::kTextList, .help = "Keys that clients must send (any one) for all but /health, /ready, /ping and the three files of the page; default: VLLM_API_KEY", .group = G::kHttp, .audience = Audience::kServe, .accumulates = true, .secret = true},
     {.name = "allowed-origins", .kind = K::kJsonTextList, .fallback = "[\"*\"]", .help = "CORS origins", .group = G::kHttp, .audience = Audience::kServe},
     {.name = "allowed-methods", .kind = K::kJsonTextList, .fallback = "[\"*\"]", .help = "CORS methods", .group = G::kHttp, .audience = Audience::kServe},
     {.name = "allowed-headers", .kind = K::kJsonTextList, .fallback = "[\"*\"]", .help = "CORS headers", .group = G::kHttp, .audience = Audience::kServe},

@@ -1,5 +1,7 @@
 #include "config/quantization_flag.h"
 
+#include <algorithm>
+
 namespace quire::config {
 namespace {
 
@@ -10,14 +12,25 @@ Error disagreement(const std::string& asked, const model::QuantSpec& declared) {
   return Error{ErrorCode::kInvalidArgument, asked + ": the checkpoint is quantised by '" + name + "' (" + declared.declared_by + "); allowed: none (the checkpoint's own), " + name, "--quantization"};
 }
 
-model::QuantSpec quantised_while_loading(const model::ModelSpec& model, const std::string& asked) {
+const model::QuantMethodRow& row_of(model::QuantMethod method) { return *std::ranges::find(model::quant_methods(), method, &model::QuantMethodRow::method); }
+
+bool made_on_load(const model::QuantMethodRow& row) { return row.on_load.weight != model::WeightScaling::kNone; }
+
+Error not_made_on_load(const std::string& asked) {
+  std::string names;
+  for (const model::QuantMethodRow& row : model::quant_methods())
+    if (made_on_load(row)) names += ", " + std::string(row.name);
+  return Error{ErrorCode::kInvalidArgument, asked + ": the checkpoint declares no quantisation, and this one is not made while loading; allowed: none" + names, "--quantization"};
+}
+
+model::QuantSpec quantised_while_loading(const model::ModelSpec& model, const model::QuantMethodRow& row, const std::string& asked) {
   model::QuantSpec out;
-  out.method = model::QuantMethod::kFp8;
+  out.method = row.method;
   out.declared_by = asked;
   out.on_load = true;
   out.kv = model.quant.kv;
   model::LayerSchemes all;
-  all.fill({model::WeightScaling::kTensor, model::InputScaling::kPerToken});
+  all.fill(row.on_load);
   out.layers.assign(static_cast<std::size_t>(model.num_layers), all);
   return out;
 }
@@ -32,11 +45,12 @@ Result<model::QuantSpec> resolve_quantization(const Options& options, const mode
   if (!method || *method == declared.method) return declared;  // none, or what it is
   const std::string asked = options.spelling(kFlag) + " " + quote_value(word);
   if (declared.method != model::QuantMethod::kNone) return disagreement(asked, declared);
-  if (*method != model::QuantMethod::kFp8)
-    return Error{ErrorCode::kInvalidArgument, asked + ": the checkpoint declares no quantisation, and only fp8 is made while loading; allowed: none, fp8", "--quantization"};
+  const model::QuantMethodRow& row = row_of(*method);
+  if (!made_on_load(row)) return not_made_on_load(asked);
+  const char* part = row.on_load.weight == model::WeightScaling::kChannel ? "output" : "projection";
   notes.push_back({Adjustment::Severity::kInfo, options.spelling(kFlag),
-                   "the matrices of all linear layers become FP8 while loading, with a scale for each projection; inputs are quantised per token; embeddings and the output matrix stay as they are"});
-  return quantised_while_loading(model, asked);
+                   std::string("the matrices of all linear layers become FP8 while loading, with a scale for each ") + part + "; inputs are quantised per token; embeddings and the output matrix stay as they are"});
+  return quantised_while_loading(model, row, asked);
 }
 
 }  // namespace quire::config

@@ -35,9 +35,9 @@ void resolve_kv_scales(Resolution& r) {
   engine.k_scale_constant = r.in.environment.k_scale_constant.value_or(engine.k_scale_constant);
   engine.v_scale_constant = r.in.environment.v_scale_constant.value_or(engine.v_scale_constant);
   if (!r.in.options.boolean("calculate-kv-scales")) return;
-  engine.calculate_kv_scales = engine.kv_dtype == DType::kFp8E4m3 || engine.kv_dtype == DType::kFp8E4m3Fnuz;
-  if (!engine.calculate_kv_scales)
-    r.note(Severity::kWarning, "--calculate-kv-scales", std::string("has no effect: the KV cache is ") + dtype_name(engine.kv_dtype) + (is_fp8(engine.kv_dtype) ? ", whose scales are 1" : ", which has no scales"));
+  const std::string unused = model::calculation_without_effect(engine.kv_dtype);
+  engine.calculate_kv_scales = unused.empty();
+  if (!unused.empty()) r.note(Severity::kWarning, "--calculate-kv-scales", "has no effect: " + unused);
 }
 
 void resolve_weights(Resolution& r) {

@@ -81,7 +81,13 @@ struct Server::Impl {
 
 void Server::Impl::wait_for_connections() {
   accepting->async_wait(asio::posix::stream_descriptor::wait_read, [this](error_code ec) {
-    if (!ec) accept_some();
+    if (ec) return;
+    try {
+      accept_some();
+    } catch (...) {
+      wait_for_connections();  // whatever happened, later clients must be heard
+      throw;
+    }
   });
 }
 
@@ -98,7 +104,13 @@ void Server::Impl::accept_some() {
       const int on = 1;
       if (from.ss_family != AF_UNIX) ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
       shared.connections.add();
-      workers[next_worker++ % workers.size()]->adopt(fd, peer_name(from));
+      try {
+        workers[next_worker++ % workers.size()]->adopt(fd, peer_name(from));
+      } catch (...) {
+        shared.connections.remove();
+        ::close(fd);
+        throw;
+      }
       continue;
     }
     if (errno == EINTR || errno == ECONNABORTED) continue;
@@ -170,7 +182,13 @@ bool Server::drain(std::chrono::milliseconds grace) {
   if (!s.started) return true;
   for (auto& worker : s.workers) worker->wake_sessions();
   const bool quiet = s.shared.requests.wait_for_none(deadline);
-  if (!quiet) QUIRE_LOG_WARN("http: {} requests did not end within the drain time and are cut off", s.shared.requests.count());
+  if (!quiet) {
+    QUIRE_LOG_WARN("http: {} requests did not end within the drain time and get an error", s.shared.requests.count());
+    s.shared.ending = true;
+    for (auto& worker : s.workers) worker->end_sessions();
+    constexpr std::chrono::seconds kLastWords(1);  // to write the error; who does not read it is cut off
+    (void)s.shared.requests.wait_for_none(Clock::now() + kLastWords);
+  }
   for (auto& worker : s.workers) worker->kill_sessions();
   return quiet;
 }

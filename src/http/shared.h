@@ -1,6 +1,8 @@
 // What every connection of one server shares: settings, the service, the pool for requests, counters. Owned by Server; outlives
 // every worker. The atomics are the only mutable part.
 #pragma once
+#include <malloc.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -56,6 +58,7 @@ struct Shared {
   OpenCount connections, requests, streams;
   std::atomic<std::int64_t> body_bytes = 0;
   std::atomic<bool> draining = false;
+  std::atomic<bool> ending = false;  // the time to drain is over: what is open gets an error instead of its answer
 };
 
 // Counts one while it lives.
@@ -74,7 +77,12 @@ class Counted {
 class BodyLease {
  public:
   explicit BodyLease(Shared& shared) : shared_(shared) {}
-  ~BodyLease() { shared_.body_bytes -= held_; }
+  ~BodyLease() {
+    shared_.body_bytes -= held_;
+    // What a large body became is many small pieces, which the allocator would keep for ever.
+    constexpr std::int64_t kLarge = 4 << 20;
+    if (held_ >= kLarge) ::malloc_trim(0);
+  }
   BodyLease(const BodyLease&) = delete;
   BodyLease& operator=(const BodyLease&) = delete;
   // Holds at least `bytes` from now on; false when all bodies together would be over the budget.

@@ -36,7 +36,12 @@ void Worker::start() {
 void Worker::watch_mailbox() {
   wake_.async_wait(asio::posix::stream_descriptor::wait_read, [this](boost::system::error_code ec) {
     if (ec) return;
-    mailbox.deliver();
+    try {
+      mailbox.deliver();
+    } catch (...) {
+      watch_mailbox();  // whatever happened, later events must be heard
+      throw;
+    }
     watch_mailbox();
   });
 }
@@ -61,6 +66,12 @@ void Worker::adopt(int fd, std::string peer) {
 void Worker::wake_sessions() {
   asio::post(io, [this] {
     for (Session* session : sessions_) session->notify();
+  });
+}
+
+void Worker::end_sessions() {
+  asio::post(io, [this] {
+    for (Session* session : sessions_) session->end();
   });
 }
 

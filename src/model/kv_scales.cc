@@ -173,7 +173,7 @@ class LedgerMaker {
     if (any && applies() && !refused_a_scale_)
       for (const std::int32_t layer : bare) partial("layer " + std::to_string(layer) + " has no KV scale, and other layers have one", "it with 1");
     ledger_.source = source_of(any);
-    ledger_.calculation_overruled = question_.calculate && any && applies();
+    if (question_.calculate) ledger_.calculation_unused = any && applies() ? "the checkpoint has KV scales, and they win" : calculation_without_effect(question_.kv_dtype);
     for (std::size_t i = 0; i < settled.size(); ++i) ledger_.entries.push_back(entry(static_cast<std::int32_t>(i / kNumKinds), kScaleKinds[i % kNumKinds], settled[i]));
   }
 

@@ -65,7 +65,7 @@ struct ScaleLedger {
   std::vector<ScaleEntry> entries;      // [num_layers * 4], a layer's kinds in the order of kScaleKinds
   std::vector<std::string> tensors;     // of the checkpoint that the ledger accounts for, zero points included; sorted
   std::vector<std::string> softened;    // refusals that --relaxed kv-scales turned into warnings
-  bool calculation_overruled = false;   // --calculate-kv-scales was asked for, and the checkpoint has scales: they win
+  std::string calculation_unused;       // --calculate-kv-scales was asked for and does nothing: why; "" otherwise
 
   // kCalculated, and not yet: nothing is in use.
   [[nodiscard]] bool pending() const;
@@ -107,6 +107,9 @@ struct ScaleQuestion {
 // softens the first (the tensor is passed over) and the last but one: as in vLLM a layer's only scale then serves keys and values, and
 // a layer without any has 1.
 [[nodiscard]] Result<ScaleLedger> make_scale_ledger(const std::map<std::string, CheckpointTensor>& tensors, const ModelSpec& spec, const ScaleQuestion& question);
+
+// Why --calculate-kv-scales does nothing for a cache of this type; "": it does something.
+[[nodiscard]] std::string calculation_without_effect(DType kv_dtype);
 
 // A pending ledger with what was calculated: `scales` as store_scales() has them, finite and above 0.
 [[nodiscard]] ScaleLedger calculated_ledger(ScaleLedger ledger, std::span<const float> scales);

@@ -90,6 +90,11 @@ const char* scale_source_name(ScaleSource source) {
   return "?";
 }
 
+std::string calculation_without_effect(DType kv_dtype) {
+  if (kv_dtype == DType::kFp8E4m3 || kv_dtype == DType::kFp8E4m3Fnuz) return {};
+  return std::string("the KV cache is ") + dtype_name(kv_dtype) + (is_fp8(kv_dtype) ? ", whose scales are 1" : ", which has no scales");
+}
+
 std::string ScaleLedger::format_name() const { return kv::kv_format_name(kv::kv_format_of(kv_dtype).value_or(kv::KvFormat::kOther)); }
 
 std::string ScaleLedger::summary() const {
@@ -112,7 +117,7 @@ std::vector<std::string> ScaleLedger::warnings() const {
   if (source == ScaleSource::kDefault)
     out.push_back("FP8 KV cache (" + format_name() + ") without scales: " + (scheme.has_value() ? scheme->declared_by + " declares them, and " : std::string()) +
                   "the checkpoint has none, so keys and values are stored with scale 1; answers may be worse than with a 16-bit cache");
-  if (calculation_overruled) out.push_back("--calculate-kv-scales has no effect: the checkpoint has KV scales, and they win");
+  if (!calculation_unused.empty()) out.push_back("--calculate-kv-scales has no effect: " + calculation_unused);
   for (const std::string& text : softened) out.push_back("--relaxed kv-scales: " + text);
   return out;
 }

@@ -14,12 +14,14 @@ namespace json = boost::json;
 struct TensorSpec {
   std::string qscheme;
   bool dynamic = false;
+  bool by_rows = true;  // ch_axis is 0, or not given
 };
 
 // nullopt: a finding was added.
 std::optional<TensorSpec> read_tensor(const json::object& object, const std::string& path, Findings& findings) {
   FieldReader reader(object, path, findings);
-  reader.ignore({"observer_cls", "round_method", "ch_axis"});
+  reader.ignore({"observer_cls", "round_method"});
+  const json::value* axis = reader.get("ch_axis");
   const auto dtype = reader.text("dtype");
   const auto qscheme = reader.text("qscheme");
   const auto dynamic = reader.flag("is_dynamic");
@@ -29,7 +31,7 @@ std::optional<TensorSpec> read_tensor(const json::object& object, const std::str
   if (qscheme != "per_tensor" && qscheme != "per_channel") reader.refuse("qscheme", "\"per_tensor\" or \"per_channel\"");
   reader.finish();
   if (!good || dtype != "fp8_e4m3" || (qscheme != "per_tensor" && qscheme != "per_channel")) return std::nullopt;
-  return TensorSpec{*qscheme, dynamic.value_or(false)};
+  return TensorSpec{*qscheme, dynamic.value_or(false), axis == nullptr || *axis == 0};
 }
 
 enum class Outputs : std::uint8_t {
@@ -56,6 +58,10 @@ LinearScheme read_layer(const json::object& object, const std::string& path, Out
   const auto w = read_tensor(*weight, reader.path("weight"), findings);
   const auto x = read_tensor(*input, reader.path("input_tensors"), findings);
   if (!w || !x) return {};
+  if (w->qscheme == "per_channel" && !w->by_rows) {
+    findings.unsupported(path + ".weight.ch_axis: channels of a weight are its outputs, axis 0; other axes are not implemented");
+    return {};
+  }
   if (w->dynamic || (!x->dynamic && x->qscheme != "per_tensor")) {
     findings.unsupported(path + ": weight = " + shown(*weight) + " with input_tensors = " + shown(*input) +
                          " is not implemented (only static per_tensor or per_channel weights, with inputs that are dynamic or static per_tensor)");
@@ -66,7 +72,7 @@ LinearScheme read_layer(const json::object& object, const std::string& path, Out
 }
 
 // The entries of layer_quant_config that export.kv_cache_group names: equal to each other, with outputs that are the cache's scheme.
-void read_cache(const std::vector<std::string>& group, const json::object* by_name, FieldReader& top, QuantSpec& out) {
+void read_cache(const std::vector<std::string>& group, const json::object* by_name, const json::object* cache, FieldReader& top, QuantSpec& out) {
   Findings& findings = top.findings();
   const json::value* first = nullptr;
   for (const std::string& pattern : group) {
@@ -85,6 +91,13 @@ void read_cache(const std::vector<std::string>& group, const json::object* by_na
   if (!read) return;
   if (read->dynamic || read->qscheme != "per_tensor")
     return findings.unsupported(path + " = " + shown(*outputs) + " is not implemented for a KV cache (only static fp8_e4m3 per_tensor)");
+  // Said a second time, it must be the same.
+  for (const auto& entry : cache == nullptr ? json::object() : *cache) {
+    const json::object* again = entry.value().if_object();
+    const json::value* said = again == nullptr ? nullptr : again->if_contains("output_tensors");
+    if (said == nullptr || *said != *outputs)
+      return findings.wrong(top.path("kv_cache_quant_config") + "." + std::string(entry.key()) + ": its output_tensors are not those of " + path);
+  }
   out.kv = KvScheme{KvScheme::Granularity::kTensor, top.path("export.kv_cache_group")};
 }
 
@@ -154,7 +167,7 @@ void read_quark(QuantReading& reading, QuantSpec& out) {
   const json::object* cache = reader.object("kv_cache_quant_config");
   if (cache_group.empty() && cache != nullptr && !cache->empty())
     reading.findings.wrong(reader.path("kv_cache_quant_config") + " quantises the KV cache, and export.kv_cache_group is empty");
-  if (!cache_group.empty()) read_cache(cache_group, by_name, reader, out);
+  if (!cache_group.empty()) read_cache(cache_group, by_name, cache, reader, out);
   const auto named = by_name == nullptr ? std::vector<NamedScheme>() : read_named(reading, *by_name, cache_group, reader.path("layer_quant_config"), out);
   std::optional<LinearScheme> otherwise;
   const json::object* of_linear = nullptr;

@@ -8,7 +8,8 @@ namespace {
 
 constexpr QuantMethodRow kMethods[] = {
     {QuantMethod::kFp8, "fp8", "`activation_scheme`, `weight_block_size`, `ignored_layers` or `modules_to_not_convert`, `kv_cache_scheme`", "tensor; 128x128 blocks",
-     "static; dynamic (per token, with blocks per 128 columns of a token)", "`weight_scale`, or `weight_scale_inv` of blocks; `input_scale` if static"},
+     "static; dynamic (per token, with blocks per 128 columns of a token)", "`weight_scale`, or `weight_scale_inv` of blocks; `input_scale` if static",
+     {WeightScaling::kTensor, InputScaling::kPerToken}},
     {QuantMethod::kCompressedTensors, "compressed-tensors", "`format` float-quantized, `config_groups`, `ignore`, `kv_cache_scheme`", "tensor; channel; 128x128 blocks",
      "none; static; dynamic (per token, with blocks per 128 columns of a token)", "`weight_scale`; `input_scale` if static"},
     {QuantMethod::kQuark, "quark", "`global_quant_config`, `layer_quant_config`, `layer_type_quant_config`, `exclude`, `export.kv_cache_group`", "per_tensor; per_channel",
@@ -16,7 +17,8 @@ constexpr QuantMethodRow kMethods[] = {
     {QuantMethod::kModelOpt, "modelopt", "`quant_algo` FP8, `kv_cache_quant_algo`, `exclude_modules` of `hf_quant_config.json`, or the same in `config.json`", "tensor", "static",
      "`weight_scale`, `input_scale`"},
     {QuantMethod::kFbgemmFp8, "fbgemm_fp8", "`modules_to_not_convert`", "channel", "dynamic (per token)", "`weight_scale`"},
-    {QuantMethod::kPtpcFp8, "ptpc_fp8", "`activation_scheme` dynamic, `ignored_layers`", "channel", "dynamic (per token)", "`weight_scale`"},
+    {QuantMethod::kPtpcFp8, "ptpc_fp8", "`activation_scheme` dynamic, `ignored_layers`", "channel", "dynamic (per token)", "`weight_scale`",
+     {WeightScaling::kChannel, InputScaling::kPerToken}},
 };
 
 const char* weight_text(WeightScaling scaling) {

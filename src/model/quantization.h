@@ -62,6 +62,7 @@ struct QuantMethodRow {
   std::string_view weights;  // what it may ask for
   std::string_view inputs;
   std::string_view tensors;  // of a linear layer, besides .weight
+  LinearScheme on_load = {}; // what --quantization makes of 16- and 32-bit matrices while they are read; not quantised: nothing, which is refused
 };
 [[nodiscard]] std::span<const QuantMethodRow> quant_methods();
 [[nodiscard]] std::string_view quant_method_name(QuantMethod method);  // kNone: "none"

@@ -34,8 +34,8 @@ Other bits, types and methods (int8, fp4, int4, ...), group sizes and block shap
 `scale_fmt` ue8m0, `activation_scale_ub`, sparsity, transforms, quantised outputs, biases and softmax, online rotations; and every field that nobody here knows, with the nearest known name.
 
 ## `--quantization`
-`none` (the default; vLLM's `None`) is what the checkpoint says. A method must be the checkpoint's own, or the error names both. `fp8` over a checkpoint of F32, F16 or BF16 quantises while loading: one scale for each original projection
-(its largest magnitude over 448, FNUZ: 240), inputs per token. `--load-format dummy` fills a quantised config too.
+`none` (the default; vLLM's `None`) is what the checkpoint says. A method must be the checkpoint's own, or the error names both. `fp8` and `ptpc_fp8` over a checkpoint of F32, F16 or BF16 quantise while loading: `fp8` with one scale for each
+original projection, `ptpc_fp8` with one for each output (the largest magnitude over 448, FNUZ: 240), both with inputs per token. `--load-format dummy` fills a quantised config too.
 
 ## The KV cache
 `--kv-cache-dtype auto` is FP8 e4m3 where the checkpoint declares it: `kv_cache_scheme` (`"static"`, or an object of 8 bits, float, static, symmetric, per tensor or per head), `kv_cache_quant_algo` FP8, Quark's `kv_cache_group`;

@@ -46,6 +46,20 @@ Status fill_weight_scales(const ParameterSpec& p, const WeightSource::Raw& raw, 
   return {};
 }
 
+Status fill_quantised_rows(const ops::RawMatrix& matrix, const Destination& to, ops::WeightFormat format) {
+  std::vector<float> scales(static_cast<std::size_t>(matrix.rows));
+  const std::size_t row_bytes = matrix.rows == 0 ? 0 : matrix.bytes.size() / static_cast<std::size_t>(matrix.rows);
+  for (std::int64_t r = 0; r < matrix.rows; ++r) {
+    const ops::RawMatrix row{matrix.name, matrix.dtype, matrix.bytes.subspan(static_cast<std::size_t>(r) * row_bytes, row_bytes), 1, matrix.columns};
+    const auto scale = ops::quantising_scale(row, format);
+    if (!scale.ok()) return scale.error();
+    scales[static_cast<std::size_t>(r)] = scale.value();
+    QUIRE_RETURN_IF_ERROR(ops::quantise_rows(row, format, scale.value(), to.first_row + r, to.target));
+  }
+  to.scales.set([&](std::int64_t r, std::int64_t) { return scales[static_cast<std::size_t>(r)]; });
+  return {};
+}
+
 }  // namespace
 
 Status fill(const ParameterSpec& p, const WeightSource::Raw& raw, const Destination& to, const FillFormats& formats) {
@@ -63,6 +77,7 @@ Status fill(const ParameterSpec& p, const WeightSource::Raw& raw, const Destinat
       to.scales.set([&](std::int64_t, std::int64_t) { return scale.value(); });
       return ops::quantise_rows(matrix, formats.fp8, scale.value(), to.first_row, to.target);
     }
+    case Destination::Kind::kQuantisedRows: return fill_quantised_rows(matrix, to, formats.fp8);
     case Destination::Kind::kWeightScale: return fill_weight_scales(p, raw, to.scales, factor);
     case Destination::Kind::kInputScale: {
       const auto values = read_scales(p, raw, factor);

@@ -28,13 +28,14 @@ struct Destination {
     kRowMajor,     // an embedding table, the same
     kFloat,        // a vector of float32
     kFp8,          // a matrix of FP8 bytes
-    kQuantised,    // a 16- or 32-bit matrix, to FP8 on the way
+    kQuantised,      // a 16- or 32-bit matrix, to FP8 on the way
+    kQuantisedRows,  // the same, with a scale for each row
     kWeightScale,
     kInputScale,   // one float on the host
   } kind = Kind::kFloat;
   void* target = nullptr;
   std::int64_t first_row = 0;
-  PartScales scales = {};  // kQuantised, kWeightScale
+  PartScales scales = {};  // kQuantised, kQuantisedRows, kWeightScale
 };
 
 struct FillFormats {

@@ -145,7 +145,8 @@ void matrix_destinations(Destinations& to, const ModelSpec& s, const std::string
     weight = {Destination::Kind::kPacked, m.packed.data, first};
     if (m.bias.data != nullptr) to[name + "bias"] = {Destination::Kind::kFloat, m.bias.as<float>() + first};
     if (!ops::is_fp8(w.format)) continue;
-    weight.kind = s.quant.on_load ? Destination::Kind::kQuantised : Destination::Kind::kFp8;
+    const auto on_load = m.shape.scheme.weight == WeightScaling::kChannel ? Destination::Kind::kQuantisedRows : Destination::Kind::kQuantised;
+    weight.kind = s.quant.on_load ? on_load : Destination::Kind::kFp8;
     if (s.quant.on_load) {
       weight.scales = m.part_scales(p);
       continue;

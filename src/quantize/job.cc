@@ -246,8 +246,34 @@ class FileJob final : public Job {
     report_.output_bytes = total_;
     for (const auto& [name, tensor] : source_.tensors()) report_.source_bytes += tensor.bytes.size();
     if (report_.ranges) report_.notes = zeros_in(*report_.ranges, s_.form, s_.kv);
-    if (const std::string note = uneven_blocks(); !note.empty()) report_.notes.push_back(note);
+    for (const std::string& note : {uneven_blocks(), large_tensors()})
+      if (!note.empty()) report_.notes.push_back(note);
+    QUIRE_RETURN_IF_ERROR(note_subfolders());
     return journal_->remove();
+  }
+
+  Status note_subfolders() {
+    const auto folders = subfolders_of(s_.source_dir);
+    if (!folders.ok()) return folders.error();
+    if (folders->empty()) return {};
+    std::string names;
+    for (const std::string& name : folders.value()) names += (names.empty() ? "" : ", ") + shown_text(name);
+    report_.notes.push_back("MODEL's subfolders are not copied: " + names);
+    return {};
+  }
+
+  // A tensor is never cut, nor parted from its scales: those over --max-shard-size have a file of their own.
+  [[nodiscard]] std::string large_tensors() const {
+    std::size_t count = 0;
+    const Shard* largest = nullptr;
+    for (const Shard& shard : shards_) {
+      if (s_.max_shard_bytes == 0 || shard.data_bytes() <= s_.max_shard_bytes) continue;
+      ++count;
+      if (largest == nullptr || shard.data_bytes() > largest->data_bytes()) largest = &shard;
+    }
+    if (largest == nullptr) return {};
+    return std::to_string(count) + (count == 1 ? " file of " : " files of ") + std::to_string(shards_.size()) + " over --max-shard-size " + std::to_string(s_.max_shard_bytes) + ": a tensor and its scales stay in one file; the largest is " +
+           largest->file + ", " + std::to_string(largest->data_bytes()) + " bytes";
   }
 
   // Matrices that are multiplied together begin in the middle of a block where one before them does not end with a block.

@@ -31,18 +31,20 @@ Error io(const std::string& what, const std::error_code& error) {
   return Error{full ? ErrorCode::kResourceExhausted : ErrorCode::kIo, what + ": " + error.message(), {}};
 }
 
-// Regular files of a folder, links followed, sorted.
-Result<std::vector<std::string>> files_of(const std::string& dir) {
+// A folder's entries of one kind, links followed, sorted.
+Result<std::vector<std::string>> entries_of(const std::string& dir, bool (fs::directory_entry::*of_kind)(std::error_code&) const noexcept) {
   std::vector<std::string> out;
   std::error_code error;
   for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
     std::error_code ignored;
-    if (it->is_regular_file(ignored)) out.push_back(it->path().filename().string());
+    if (((*it).*of_kind)(ignored)) out.push_back(it->path().filename().string());
   }
   if (error) return io(dir + ": cannot be listed", error);
   std::ranges::sort(out);
   return out;
 }
+
+Result<std::vector<std::string>> files_of(const std::string& dir) { return entries_of(dir, &fs::directory_entry::is_regular_file); }
 
 bool is_tensors(const std::string& name) { return name.ends_with(".safetensors") || name.ends_with(".safetensors.partial"); }
 bool is_index(const std::string& name) { return name.ends_with(".safetensors.index.json"); }
@@ -153,6 +155,8 @@ Status copy_other_files(const std::string& source_dir, const std::string& output
   }
   return {};
 }
+
+Result<std::vector<std::string>> subfolders_of(const std::string& source_dir) { return entries_of(source_dir, &fs::directory_entry::is_directory); }
 
 Status write_configs(const std::string& source_dir, const std::string& output_dir, Form form, KvScales kv) {
   const std::string path = source_dir + "/" + kConfig;

@@ -3,6 +3,7 @@
 #include <boost/json/object.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "quantize/form.h"
@@ -24,6 +25,8 @@ namespace quire::quantize {
 
 // Every file of the source but weights, indexes and the two configs (tokenizer, generation_config.json, licences, ...).
 [[nodiscard]] Status copy_other_files(const std::string& source_dir, const std::string& output_dir);
+// Folders in the source, links followed, sorted: copy_other_files() leaves them out.
+[[nodiscard]] Result<std::vector<std::string>> subfolders_of(const std::string& source_dir);
 // config.json with "quantization_config" (all else as it was, byte for byte), after hf_quant_config.json for a form that has one.
 [[nodiscard]] Status write_configs(const std::string& source_dir, const std::string& output_dir, Form form, KvScales kv);
 // Refuses a source that says it is quantised, naming the file and field.

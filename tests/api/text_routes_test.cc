@@ -5,6 +5,7 @@
 #include <boost/json/serialize.hpp>
 
 #include "api/api_bench.h"
+#include "api/text_routes.h"
 #include "page/page.h"
 
 namespace quire::api::test {
@@ -93,10 +94,26 @@ TEST(TextRoutes, TextsAreBoundedBeforeTheyAreRead) {
   const std::string text(std::size_t{5} << 20, 'a');
   for (const auto& [path, body] : {std::pair<std::string, std::string>{"/tokenize", R"({"prompt":")" + text + R"("})"},
                                   {"/tokenize", R"({"messages":[{"role":"user","content":")" + text + R"("}]})"},
-                                  {"/v1/chat/completions", R"({"messages":[{"role":"user","content":")" + text + R"("}]})"}}) {
+                                  {"/v1/chat/completions", R"({"messages":[{"role":"user","content":")" + text + R"("}]})"},
+                                  {"/v1/chat/completions", R"({"messages":[{"role":"user","content":"a"}],"chat_template_kwargs":{"x":")" + text + R"("}})"},
+                                  {"/tokenize", R"({"messages":[{"role":"user","content":"a"}],"tool_choice":"none","tools":[{"type":"function","function":{"name":")" + text + R"("}}]})"}}) {
     const json::object error = bench.refused(path, body, 400);
     EXPECT_NE(std::string(error.at("message").as_string()).find("the limit is 4194304"), std::string::npos) << path << ": " << std::string(error.at("message").as_string()).substr(0, 200);
   }
+}
+
+TEST(TextRoutes, DetokenizeIsBounded) {
+  ApiBench bench;
+  const auto list = [](std::size_t n) {
+    std::string out = R"({"tokens":[5)";
+    for (std::size_t i = 1; i < n; ++i) out += ",5";
+    return out + "]}";
+  };
+  EXPECT_EQ(bench.call("/detokenize", list(kMaxDetokenizedTokens)).status, 200);
+  const json::object error = bench.refused("/detokenize", list(kMaxDetokenizedTokens + 1));
+  EXPECT_EQ(error.at("message").as_string(), "tokens: 1048577 token ids; the limit is 1048576");
+  // Many more are not even parsed.
+  EXPECT_NE(std::string(bench.refused("/detokenize", list(5u << 20), 413).at("message").as_string()).find("4194304 values"), std::string::npos);
 }
 
 TEST(TextRoutes, ModelsListsEveryName) {

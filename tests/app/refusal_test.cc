@@ -59,6 +59,23 @@ class BrokenModel {
 
 std::string shipped(const std::string& file) { return read_file(std::string(kModel) + "/" + file, 64u << 20).value(); }
 
+// `plan` answers for `serve`: what the headers alone refuse, both refuse with the same words.
+TEST(Refusal, PlanRefusesWhatServeRefuses) {
+  const TempDir dir;
+  const std::string goldens = QUIRE_SOURCE_DIR "/tests/golden/fp8/";
+  for (const char* file : {"quark/config.json", "quark/model.safetensors", "source/tokenizer.json", "source/tokenizer_config.json"})
+    std::filesystem::create_symlink(goldens + file, dir.path() + "/" + std::filesystem::path(file).filename().string());
+  const BrokenModel half("model.safetensors", shipped("model.safetensors").substr(0, 100000));
+  for (const std::vector<std::string>& line : {std::vector<std::string>{dir.path(), "--kv-cache-dtype", "fp8_e5m2"}, {half.path()}}) {
+    std::vector<std::string> plan = line;
+    plan.insert(plan.begin(), "plan");
+    const Ended ended = run_quire(plan);
+    EXPECT_EQ(ended.status, 1) << ended.err;
+    EXPECT_EQ(ended.out, "");
+    EXPECT_THAT(ended.err, HasSubstr("quire plan: error: " + refused(line, 1)));
+  }
+}
+
 TEST(Refusal, BrokenCheckpointsNameTheFile) {
   const std::string weights = shipped("model.safetensors");
   EXPECT_THAT(refused({BrokenModel("model.safetensors", weights.substr(0, weights.size() / 2)).path()}, 1), HasSubstr("model.safetensors"));

@@ -1,5 +1,6 @@
 // Conversions, suggestions, JSON limits and files: the small things everything else trusts.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <cmath>
@@ -69,6 +70,10 @@ TEST(Json, LimitsAndErrors) {
   ASSERT_FALSE(too_deep.ok());
   EXPECT_NE(too_deep.error().message.find("deeper"), std::string::npos);
   EXPECT_EQ(parse_json("[1,2,3]", JsonLimits{.max_bytes = 3}).error().code, ErrorCode::kTooLarge);
+  // Values are counted before they take memory; commas and brackets inside of strings are none.
+  EXPECT_EQ(parse_json("[0,0,0,0]", JsonLimits{.max_values = 4}).error().code, ErrorCode::kTooLarge);
+  EXPECT_TRUE(parse_json(R"(["a,[{\",[[,,,,,"])", JsonLimits{.max_values = 4}).ok());
+  EXPECT_EQ(parse_json("[[[[[]]]]]", JsonLimits{.max_values = 4}).error().code, ErrorCode::kTooLarge);
   EXPECT_EQ(shown_text("a\n\"\x7f"), R"("a\x0a\x22\x7f")");
   EXPECT_EQ(shown_text(std::string(500, 'x')), "\"" + std::string(120, 'x') + "...\"");
 }
@@ -133,6 +138,15 @@ TEST(Files, ReadMapAndRefuse) {
   EXPECT_FALSE(read_file(dir.path(), 100).ok());
   EXPECT_FALSE(MappedFile::open(dir.path() + "/none").ok());
   EXPECT_EQ(MappedFile::open(path).value().bytes().size(), 5u);
+}
+
+// Nobody has the other end open: an open that waits for one never comes back.
+TEST(Files, AFifoIsRefusedAtOnce) {
+  test::TempDir dir;
+  const std::string fifo = dir.path() + "/fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_EQ(read_file(fifo, 100).error().message, fifo + ": not a regular file");
+  EXPECT_EQ(MappedFile::open(fifo).error().message, fifo + ": not a regular file");
 }
 
 TEST(Text, LettersAreAscii) {

@@ -52,8 +52,10 @@ TEST(Quantization, Fp8QuantisesOtherWeightsWhileLoading) {
   EXPECT_EQ(config.engine.kv_dtype, config.engine.dtype);
   ASSERT_THAT(config.adjustments, ::testing::Contains(::testing::Field(&Adjustment::flag, "--quantization")));
   EXPECT_THAT(config_text(config), HasSubstr("model.quantization: fp8, made while loading"));
-  for (const char* method : {"quark", "compressed-tensors", "modelopt", "fbgemm_fp8", "ptpc_fp8"})
-    EXPECT_THAT(resolve_error(std::string("MODEL -q ") + method), HasSubstr(std::string("-q '") + method + "': the checkpoint declares no quantisation, and only fp8 is made while loading"));
+  EXPECT_EQ(resolved("MODEL -q ptpc_fp8").model.quant.summary(), "ptpc_fp8, made while loading: 42 of 42 linear layers: channel weights, inputs per token");
+  for (const char* method : {"quark", "compressed-tensors", "modelopt", "fbgemm_fp8"})
+    EXPECT_THAT(resolve_error(std::string("MODEL -q ") + method),
+                HasSubstr(std::string("-q '") + method + "': the checkpoint declares no quantisation, and this one is not made while loading; allowed: none, fp8, ptpc_fp8"));
 }
 
 TEST(KvCacheDtype, AutoIsWhatTheCheckpointDeclares) {

@@ -380,8 +380,13 @@ TEST(ScaleLedger, TheCheckpointsScalesWinOverACalculation) {
   EXPECT_FALSE(ledger.pending());
   EXPECT_EQ(ledger.source, ScaleSource::kCheckpoint);
   EXPECT_THAT(ledger.warnings(), ElementsAre(HasSubstr("--calculate-kv-scales has no effect: the checkpoint has KV scales")));
-  // Nothing to calculate for a format whose scales are 1.
-  EXPECT_EQ(must(ledger_of(Tensors(), {.kv_dtype = DType::kFp8E5m2, .calculate = true})).source, ScaleSource::kForced);
+  // Nothing to calculate for a format whose scales are 1, or that has none: told, whether the checkpoint has scales or not.
+  for (const auto& [dtype, source, why] : {std::tuple(DType::kFp8E5m2, ScaleSource::kForced, "the KV cache is float8_e5m2, whose scales are 1"), std::tuple(DType::kBF16, ScaleSource::kUnquantised, "the KV cache is bfloat16, which has no scales")})
+    for (const Tensors& tensors : {Tensors(), Tensors().add_layers("k_scale", "v_scale")}) {
+      const ScaleLedger none = must(ledger_of(tensors, {.kv_dtype = dtype, .calculate = true}));
+      EXPECT_EQ(none.source, source);
+      EXPECT_THAT(none.warnings(), ElementsAre(std::string("--calculate-kv-scales has no effect: ") + why));
+    }
 }
 
 // --- as it is printed ---

@@ -157,6 +157,12 @@ TEST(QuantConfig, QuarksCacheGroup) {
   };
   EXPECT_EQ(with(cached, cached), "") << "q's own outputs are the cache's business as well";
   EXPECT_THAT(with(cached, cached, R"(["*k_proj", "*w_proj"])"), HasSubstr("\"*w_proj\", which is no key of layer_quant_config"));
+  const auto said_twice = [&](const std::string& again) {
+    return parsed(quark_config(plain, R"({"*k_proj": )" + cached + R"(, "*v_proj": )" + cached + "}", R"(["*k_proj", "*v_proj"])", R"(, "kv_cache_quant_config": {"*v_proj": )" + again + "}")).refusal;
+  };
+  EXPECT_EQ(said_twice(cached), "");
+  for (const std::string& other : {plain, quark_layer(kQuarkTensor, kQuarkTensor, edited(kQuarkTensor, "fp8_e4m3", "int8")), std::string("1")})
+    EXPECT_THAT(said_twice(other), HasSubstr("kv_cache_quant_config.*v_proj: its output_tensors are not those of")) << other;
   EXPECT_THAT(with(cached, plain), HasSubstr("differ"));
   EXPECT_THAT(with(plain, plain), HasSubstr("output_tensors is empty"));
   EXPECT_THAT(with(cached, cached, "[]"), HasSubstr("*k_proj.output_tensors")) << "outputs of an ordinary layer";

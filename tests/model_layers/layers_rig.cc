@@ -64,6 +64,15 @@ reference::Matrix random_parameter(const model::ParameterSpec& parameter, DType 
   return m;
 }
 
+// One scale for all of `w`.
+reference::Matrix quantised_on_load(reference::Matrix w, DType fp8) {
+  double largest = 0.0;
+  for (const double v : w.values) largest = std::max(largest, std::fabs(v));
+  const reference::Quantised q = reference::quantise_with(w, fp8, reference::round_to(DType::kF32, largest / (fp8 == DType::kFp8E4m3 ? 448.0 : 240.0)));
+  for (std::size_t i = 0; i < w.values.size(); ++i) w.values[i] = q.stored.values[i] * q.scales.values[0];
+  return w;
+}
+
 reference::Matrix random_weight(const model::ModelSpec& spec, const std::string& name, DType dtype, DType fp8) {
   const auto parameters = model::parameters_of(spec);
   reference::Matrix w = random_parameter(*find_parameter(parameters, name + "weight"), dtype);
@@ -75,10 +84,13 @@ reference::Matrix random_weight(const model::ModelSpec& spec, const std::string&
       for (std::int64_t c = 0; c < w.cols; ++c) w.at(r, c) *= scale->shape.size() == 2 ? s.at(r / 128, c / 128) : s.at(0, scale->shape.empty() ? 0 : r);
   }
   if (!spec.quant.on_load || name.find("_proj.") == std::string::npos) return w;
-  double largest = 0.0;
-  for (const double v : w.values) largest = std::max(largest, std::fabs(v));
-  const reference::Quantised q = reference::quantise_with(w, fp8, reference::round_to(DType::kF32, largest / (fp8 == DType::kFp8E4m3 ? 448.0 : 240.0)));
-  for (std::size_t i = 0; i < w.values.size(); ++i) w.values[i] = q.stored.values[i] * q.scales.values[0];
+  if (spec.quant.scheme_of(0, model::LinearKind::kQ).weight == model::WeightScaling::kTensor) return quantised_on_load(w, fp8);
+  for (std::int64_t r = 0; r < w.rows; ++r) {
+    reference::Matrix row(1, w.cols);
+    for (std::int64_t c = 0; c < w.cols; ++c) row.at(0, c) = w.at(r, c);
+    row = quantised_on_load(row, fp8);
+    for (std::int64_t c = 0; c < w.cols; ++c) w.at(r, c) = row.at(0, c);
+  }
   return w;
 }
 

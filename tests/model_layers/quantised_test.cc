@@ -196,19 +196,22 @@ TEST(QuantisedWeights, EqualInputScalesAreOne) {
   }
 }
 
-model::ModelSpec quantised_while_loading() {
+model::ModelSpec quantised_while_loading(model::WeightScaling scaling) {
   model::ModelSpec spec = plain_spec();
   spec.quant.method = model::QuantMethod::kFp8;
   spec.quant.on_load = true;
   model::LayerSchemes all;
-  all.fill({model::WeightScaling::kTensor, model::InputScaling::kPerToken});
+  all.fill({scaling, model::InputScaling::kPerToken});
   spec.quant.layers.assign(static_cast<std::size_t>(spec.num_layers), all);
   return spec;
 }
 
+constexpr std::pair<model::WeightScaling, bool> kOnLoad[] = {
+    {model::WeightScaling::kTensor, false}, {model::WeightScaling::kTensor, true}, {model::WeightScaling::kChannel, false}, {model::WeightScaling::kChannel, true}};  // scaling, FNUZ
+
 TEST(QuantisedWeights, QuantisedWhileLoadingPartByPart) {
-  for (const bool fnuz : {false, true}) {
-    const model::ModelSpec spec = quantised_while_loading();
+  for (const auto& [scaling, fnuz] : kOnLoad) {
+    const model::ModelSpec spec = quantised_while_loading(scaling);
     device::CpuDevice device(1, ops::cpu_kernels());
     model::LoadProgress progress;
     test::RandomWeights source(DType::kF32);
@@ -272,8 +275,8 @@ TEST(QuantisedForward, EveryFormGivesTheReferencesLogits) {
 }
 
 TEST(QuantisedForward, QuantisedWhileLoading) {
-  for (const bool fnuz : {false, true})
-    for (const DType dtype : {DType::kF32, DType::kBF16}) EXPECT_GE(num_equal({.spec = quantised_while_loading(), .dtype = dtype, .fp8_fnuz = fnuz}, nullptr), kSequences / 2);
+  for (const auto& [scaling, fnuz] : kOnLoad)
+    for (const DType dtype : {DType::kF32, DType::kBF16}) EXPECT_GE(num_equal({.spec = quantised_while_loading(scaling), .dtype = dtype, .fp8_fnuz = fnuz}, nullptr), kSequences / 2);
 }
 
 // The tests above can fail: a scale of another part spoils every sequence.

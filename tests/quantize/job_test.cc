@@ -136,6 +136,16 @@ TEST_F(Jobs, AWholeCheckpointIsLeftAloneUnlessAsked) {
   EXPECT_EQ(after, undisturbed()) << "files of the old checkpoint are left";
 }
 
+TEST_F(Jobs, WhatIsLeftOutOrTooLargeIsTold) {
+  std::filesystem::create_directories(settings_.source_dir + "/onnx/deep");
+  settings_.max_shard_bytes = 1;
+  const auto report = run();
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_THAT(report->notes, ::testing::IsSupersetOf({::testing::Matcher<std::string>(HasSubstr("MODEL's subfolders are not copied: \"onnx\"")),
+                                                     ::testing::Matcher<std::string>(::testing::MatchesRegex(".*files of [0-9]+ over --max-shard-size 1: a tensor and its scales stay in one file; the largest is model-[0-9-]+of-[0-9]+.safetensors, [0-9]+ bytes"))}));
+  EXPECT_FALSE(std::filesystem::exists(settings_.output_dir + "/onnx"));
+}
+
 TEST_F(Jobs, AnyOtherFileIsInTheWayToo) {
   std::filesystem::create_directory(settings_.output_dir);
   std::ofstream(settings_.output_dir + "/notes.txt") << "mine";

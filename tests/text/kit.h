@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <boost/json.hpp>
+#include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/files.h"
@@ -38,6 +42,16 @@ inline boost::json::value golden(const std::string& name) {
   auto value = parse_json_file(kGoldens + "/" + name + ".json");
   EXPECT_TRUE(value.ok()) << value.error().message;
   return value.value();
+}
+
+// FNV-1a of 64 bits over `values`, in hexadecimal: how goldens hold what is long.
+template <class Values>
+std::string fnv_of(const Values& values) {
+  std::uint64_t hash = 0xCBF29CE484222325u;
+  for (const auto value : values) hash = (hash ^ static_cast<std::uint64_t>(static_cast<std::make_unsigned_t<decltype(value)>>(value))) * 0x100000001B3u;
+  std::array<char, 17> hex{};
+  std::snprintf(hex.data(), hex.size(), "%016llx", static_cast<unsigned long long>(hash));
+  return hex.data();
 }
 
 inline std::vector<TokenId> ids_of(const boost::json::value& value) { return boost::json::value_to<std::vector<TokenId>>(value); }
