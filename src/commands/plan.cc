@@ -17,9 +17,7 @@ constexpr std::string_view kCommand = "plan";
 // The headers must hold what the plan is made for.
 Status check_headers(const config::ResolvedConfig& c) {
   if (c.engine.load_format == config::LoadFormat::kDummy) return {};
-  const auto checkpoint = model::Checkpoint::open(c.engine.model_dir);
-  if (!checkpoint.ok()) return checkpoint.error();
-  return model::check_parameters(checkpoint.value(), c.model, c.engine.model_dir);
+  return model::check_checkpoint(c.engine.model_dir, c.model);
 }
 
 Result<MemoryPlan> make_plan(const config::Options& options) {

@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{"serve M --speculative-config {\"method\":\"ngram\"}", "speculative decoding: not built yet"},
         BadLine{"serve M --enable-lora", "LoRA adapters: not built yet"},
         BadLine{"serve M --max-decode-gap-ms 20", "a bounded decode gap: not built yet"},
-        BadLine{"serve M --load-format gguf", "this weight format: not built yet"}, BadLine{"serve M --ssl-keyfile k", "TLS"},
+        BadLine{"serve M --load-format pt", "this weight format: not built yet"}, BadLine{"serve M --ssl-keyfile k", "TLS"},
         BadLine{"serve M --tool-call-parser hermes", "tool calls: not built yet"}, BadLine{"serve M --device cuda", "this device: not built yet"},
         BadLine{"serve M --logprobs-mode raw_logits", "not built yet"}));
 

@@ -149,6 +149,7 @@ TEST(Documents, AreFresh) {
   EXPECT_TRUE(repository_file("docs/CAPABILITIES.md") == attention::capabilities_markdown()) << "docs/CAPABILITIES.md is stale; " << remedy;
   EXPECT_TRUE(repository_file("docs/LINEAR.md") == ops::linear_markdown()) << "docs/LINEAR.md is stale; " << remedy;
   EXPECT_TRUE(repository_file("docs/ENV.md") == env_markdown()) << "docs/ENV.md is stale; " << remedy;
+  EXPECT_TRUE(repository_file("docs/GGUF.md") == model::gguf_markdown()) << "docs/GGUF.md is stale; " << remedy;
   EXPECT_TRUE(repository_file("docs/QUANTIZATION.md") == model::quantization_markdown()) << "docs/QUANTIZATION.md is stale; " << remedy;
   EXPECT_TRUE(repository_file("docs/GRAPH_MODES.md") == graph::graph_modes_markdown()) << "docs/GRAPH_MODES.md is stale; " << remedy;
 }
