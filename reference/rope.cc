@@ -76,7 +76,7 @@ Rotation rotation_of(const RotationQuestion& q) {
   for (std::int64_t i = 0; i < q.head_dim / 2; ++i) {
     const double f = plain_frequency(theta, i, q.head_dim);
     switch (rope.kind) {
-      case RopeKind::kDefault:
+      case RopeKind::kDefault: out.frequencies.push_back(rope.divisors.empty() ? f : f / rope.divisors.at(static_cast<std::size_t>(i))); break;
       case RopeKind::kDynamic: out.frequencies.push_back(f); break;
       case RopeKind::kLinear: out.frequencies.push_back(f / rope.factor); break;
       case RopeKind::kLlama3: out.frequencies.push_back(llama3_frequency(rope, trained, f)); break;

@@ -28,7 +28,7 @@ struct RotationQuestion {
 };
 
 // With f_i = theta^(-2i / head_dim):
-//   default   f_i.
+//   default   f_i; f_i / divisors[i] where there are divisors.
 //   linear    f_i / factor (Chen et al. 2023, arXiv:2306.15595).
 //   dynamic   theta replaced by theta * (factor * L / P - (factor - 1))^(d / (d - 2)), P the trained length (max_position_embeddings,
 //             as in Hugging Face and vLLM) and L = max(max_model_len, P); so nothing changes up to the trained length.

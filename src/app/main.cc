@@ -10,6 +10,7 @@
 #include "commands/doctor.h"
 #include "commands/eval.h"
 #include "commands/explain.h"
+#include "commands/export_tokenizer.h"
 #include "commands/plan.h"
 #include "commands/quantize.h"
 #include "commands/run.h"
@@ -29,6 +30,7 @@ struct Dispatch {
   int operator()(const quire::config::DoctorCommand& c) const { return quire::commands::doctor(c); }
   int operator()(const quire::config::EvalCommand& c) const { return quire::commands::eval(c); }
   int operator()(const quire::config::QuantizeCommand& c) const { return quire::commands::quantize(c); }
+  int operator()(const quire::config::ExportTokenizerCommand& c) const { return quire::commands::export_tokenizer(c); }
   int operator()(const quire::config::BenchAttentionCommand& c) const { return quire::commands::bench_attention(c); }
   int operator()(const quire::config::BenchLatencyCommand& c) const { return quire::commands::bench_latency(c); }
   int operator()(const quire::config::BenchThroughputCommand& c) const { return quire::commands::bench_throughput(c); }

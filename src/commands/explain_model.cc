@@ -68,8 +68,10 @@ attention::MaskSet masks_of(const json::object& c) {
 }  // namespace
 
 Result<ModelFacts> read_model_facts(const std::string& model_dir, const std::string& tokenizer_dir) {
-  auto parsed = parse_json_file(model_dir + "/config.json");
-  if (!parsed.ok()) return parsed.error();
+  const auto config = model::read_config_json(model_dir);
+  if (!config.ok()) return config.error();
+  auto parsed = parse_json(config.value());
+  if (!parsed.ok()) return Error{parsed.error().code, model_dir + ": config.json: " + parsed.error().message, parsed.error().param};
   if (!parsed->is_object()) return Error{ErrorCode::kCorrupt, "config.json: must be a JSON object", "config.json"};
   const json::object& top = parsed->get_object();
   const json::object* nested = child(top, "text_config");

@@ -6,6 +6,7 @@ namespace quire::commands {
 namespace {
 
 Result<model::ScaleLedger> read_ledger(const std::string& model_dir, const model::ModelSpec& spec, const model::ScaleQuestion& question) {
+  if (spec.gguf) return model::make_scale_ledger({}, spec, question);  // such files hold none
   const auto checkpoint = model::Checkpoint::open(model_dir);
   if (!checkpoint.ok()) return checkpoint.error();
   return model::make_scale_ledger(checkpoint->tensors(), spec, question);

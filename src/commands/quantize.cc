@@ -89,6 +89,7 @@ Result<QuantizeResult> work(const config::QuantizeCommand& command) {
   const auto started = std::chrono::steady_clock::now();
   const auto files = read_model_files(command.options);
   if (!files.ok()) return files.error();
+  if (files->spec.gguf) return Error{ErrorCode::kUnsupported, command.options.model() + ": is a GGUF file; quire quantize reads folders of safetensors (--quantization fp8 makes FP8 matrices of a GGUF file while serving it)", "MODEL"};
   quantize::JobSettings settings{.source_dir = files->folders.model_dir, .output_dir = command.output, .form = *quantize::form_named(command.format), .kv = *quantize::kv_scales_named(command.kv)};
   settings.max_shard_bytes = command.max_shard_bytes;
   settings.overwrite = command.overwrite;

@@ -26,6 +26,8 @@ std::string owner_of(const FlagRow& row) {
     case Audience::kChat: return "chat";
     case Audience::kExplain: return "explain";
     case Audience::kEval: return "eval";
+    case Audience::kQuantize:
+    case Audience::kQuantizeAndExport: return "quantize";
     case Audience::kBench: return "bench " + std::string(split_words(row.benches).front());
     default: return "serve";
   }
@@ -204,7 +206,9 @@ const char* usage(Audience command) {
     case Audience::kDoctor: return "doctor MODEL [flags]";
     case Audience::kEval: return "eval MODEL --text FILE [flags]";
     case Audience::kQuantize: return "quantize MODEL --format FORM --output DIR [flags]";
+    case Audience::kExportTokenizer: return "export-tokenizer MODEL.gguf --output DIR [flags]";
     case Audience::kServe:
+    case Audience::kQuantizeAndExport:
     case Audience::kBench:
     case Audience::kBenchAttention:
     case Audience::kBenchServe:
@@ -273,6 +277,22 @@ Result<Command> parse_quantize(std::span<const std::string> arguments) {
   return Command{std::move(out)};
 }
 
+Result<Command> parse_export_tokenizer(std::span<const std::string> arguments) {
+  if (asks_for_help(arguments)) return Command{HelpCommand{command_help(Audience::kExportTokenizer)}};
+  Problems problems;
+  Scanner scanner(arguments, Audience::kExportTokenizer, problems);
+  Options options = scanner.scan();
+  if (!scanner.saw_unknown()) {
+    const std::string how = std::string(" is missing: quire ") + usage(Audience::kExportTokenizer);
+    if (options.model().empty()) problems.add("MODEL", "MODEL" + how);
+    if (options.text("output").empty()) problems.add("--output", "--output" + how);
+  }
+  if (!problems.empty()) return problems.to_error();
+  const std::string output = options.text("output");
+  const bool overwrite = options.boolean("overwrite");
+  return Command{ExportTokenizerCommand{std::move(options), output, overwrite}};
+}
+
 // A bench that runs no model.
 Result<Command> parse_bench_attention(std::span<const std::string> arguments) {
   if (asks_for_help(arguments)) return Command{HelpCommand{command_help(Audience::kBenchAttention)}};
@@ -314,8 +334,8 @@ Result<Command> parse_bench(std::span<const std::string> arguments) {
 }
 
 Result<Command> no_such_command(const std::string& word) {
-  static constexpr std::string_view kNow[] = {"serve", "run", "chat", "explain", "plan", "doctor", "eval", "quantize", "bench", "--version", "--help"};
-  return invalid(quote_value(word) + ": unknown command; there are serve, run, chat, explain, plan, doctor, eval, quantize, bench, --version and --help" + did_you_mean(word, kNow), word);
+  static constexpr std::string_view kNow[] = {"serve", "run", "chat", "explain", "plan", "doctor", "eval", "quantize", "export-tokenizer", "bench", "--version", "--help"};
+  return invalid(quote_value(word) + ": unknown command; there are serve, run, chat, explain, plan, doctor, eval, quantize, export-tokenizer, bench, --version and --help" + did_you_mean(word, kNow), word);
 }
 
 }  // namespace
@@ -333,6 +353,7 @@ Result<Command> parse_command_line(std::span<const std::string> arguments) {
   if (word == "doctor") return parse_engine_command(rest, Audience::kDoctor);
   if (word == "eval") return parse_engine_command(rest, Audience::kEval);
   if (word == "quantize") return parse_quantize(rest);
+  if (word == "export-tokenizer") return parse_export_tokenizer(rest);
   if (word == "bench") return parse_bench(rest);
   if (word == "--help" || word == "-h" || word == "help") return Command{HelpCommand{program_help()}};
   if (word == "--version" || word == "-V" || word == "version") {

@@ -94,12 +94,18 @@ struct QuantizeCommand {
   bool overwrite = false;
 };
 
+struct ExportTokenizerCommand {
+  Options options;
+  std::string output;
+  bool overwrite = false;
+};
+
 // Hidden: writes the generated documents (help.h, write_docs) into `folder`.
 struct FlagsDocCommand {
   std::string folder = "docs";
 };
 
-using Command = std::variant<ServeCommand, RunCommand, ChatCommand, ExplainCommand, PlanCommand, DoctorCommand, EvalCommand, QuantizeCommand, BenchAttentionCommand, BenchServeCommand, BenchLatencyCommand, BenchThroughputCommand, VersionCommand, HelpCommand, FlagsDocCommand>;
+using Command = std::variant<ServeCommand, RunCommand, ChatCommand, ExplainCommand, PlanCommand, DoctorCommand, EvalCommand, QuantizeCommand, ExportTokenizerCommand, BenchAttentionCommand, BenchServeCommand, BenchLatencyCommand, BenchThroughputCommand, VersionCommand, HelpCommand, FlagsDocCommand>;
 
 // `arguments` without the program's name. An error's message lists every problem, each naming its flag.
 [[nodiscard]] Result<Command> parse_command_line(std::span<const std::string> arguments);

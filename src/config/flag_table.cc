@@ -63,7 +63,7 @@ std::string_view flag_group_title(FlagGroup group) {
                                                                "One prompt (quire run) and conversations (quire chat)",
                                                                "Hypothetical models (quire explain)",
                                                                "Measuring a text (quire eval)",
-                                                               "Writing an FP8 checkpoint (quire quantize)",
+                                                               "Writing an FP8 checkpoint (quire quantize) or a tokenizer (quire export-tokenizer)",
                                                                "Measuring (quire bench)",
                                                                "Program"};
   return kTitles[static_cast<int>(group)];
@@ -77,8 +77,9 @@ bool takes(Audience command, const FlagRow& row) {
   }
   if (command == Audience::kQuantize) {
     static constexpr std::string_view kModelFlags[] = {"revision", "tokenizer", "tokenizer-revision", "dtype", "num-threads", "json", "help"};
-    return row.audience == command || std::find(std::begin(kModelFlags), std::end(kModelFlags), row.name) != std::end(kModelFlags);
+    return row.audience == command || row.audience == Audience::kQuantizeAndExport || std::find(std::begin(kModelFlags), std::end(kModelFlags), row.name) != std::end(kModelFlags);
   }
+  if (command == Audience::kExportTokenizer) return row.audience == Audience::kQuantizeAndExport || row.name == "json" || row.name == "help";
   if (row.audience == Audience::kRunAndChat) return command == Audience::kRun || command == Audience::kChat;
   static constexpr Audience kTakeServes[] = {Audience::kChat, Audience::kExplain, Audience::kPlan, Audience::kDoctor, Audience::kEval, Audience::kBenchLatency, Audience::kBenchThroughput};
   const bool takes_serves = std::find(std::begin(kTakeServes), std::end(kTakeServes), command) != std::end(kTakeServes);

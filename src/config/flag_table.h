@@ -53,7 +53,7 @@ inline constexpr int kNumFlagGroups = 17;
 [[nodiscard]] std::string_view flag_group_title(FlagGroup group);
 
 // Which subcommand takes the flag. kBench: only the benches that the row names.
-enum class Audience : std::uint8_t { kServeAndRun, kServe, kRun, kRunAndChat, kChat, kExplain, kPlan, kDoctor, kEval, kQuantize, kBench, kBenchAttention, kBenchServe, kBenchLatency, kBenchThroughput };
+enum class Audience : std::uint8_t { kServeAndRun, kServe, kRun, kRunAndChat, kChat, kExplain, kPlan, kDoctor, kEval, kQuantize, kExportTokenizer, kQuantizeAndExport, kBench, kBenchAttention, kBenchServe, kBenchLatency, kBenchThroughput };
 // "attention" for `quire bench attention`; "": no bench.
 [[nodiscard]] constexpr std::string_view bench_of(Audience command) {
   switch (command) {
@@ -87,7 +87,7 @@ struct FlagRow {
 
 // `explain`, `plan` and `doctor` take every flag of `serve`, so that a server's command line can be asked about as it stands; so do `chat` and
 // the benches that run a model. A bench takes what names it besides, and the others nothing else. `quantize` takes its own and
-// the few that say which model and how it is run.
+// the few that say which model and how it is run; `export-tokenizer` where it writes.
 [[nodiscard]] bool takes(Audience command, const FlagRow& row);
 
 // Every row, in the order of help and documents.

@@ -9,6 +9,7 @@
 #include "config/environment.h"
 #include "config/values.h"
 #include "graph/document.h"
+#include "model/gguf_architectures.h"
 #include "model/quantization.h"
 #include "ops/linear_table.h"
 
@@ -143,6 +144,8 @@ std::string audience_word(Audience audience) {
     case Audience::kDoctor: return "doctor";
     case Audience::kEval: return "eval";
     case Audience::kQuantize: return "quantize";
+    case Audience::kQuantizeAndExport: return "quantize, export-tokenizer";
+    case Audience::kExportTokenizer: return "export-tokenizer";
     case Audience::kServeAndRun: return "both";
     case Audience::kBench:
     case Audience::kBenchServe:
@@ -181,13 +184,14 @@ std::string program_help() {
          "  quire eval MODEL --text FILE [flags]    perplexity, and what an FP8 KV cache costs\n"
          "  quire quantize MODEL --format FORM --output DIR\n"
          "                                          write an FP8 checkpoint of a 16-bit one\n"
+         "  quire export-tokenizer M.gguf --output DIR\n"
          "  quire bench attention [flags]           time the attention kernels of this machine\n"
          "  quire bench serve --base-url URL        load a server and measure it (any of the OpenAI API)\n"
          "  quire bench latency|throughput MODEL    measure the engine here, and where a step's time goes\n"
          "  quire --version [--json]                version\n"
          "  quire serve --help, quire run --help    every flag\n"
          "\n"
-         "MODEL is a folder in Hugging Face form, or a hub id (org/name) in the local Hugging Face cache.\n"
+         "MODEL: a folder in Hugging Face form, a .gguf file, or a hub id (org/name) in the local cache.\n"
          "Flag names, defaults and --config files are those of `vllm serve`.\n";
 }
 
@@ -320,15 +324,11 @@ std::string eval_help() {
   return out + own_flags(Audience::kEval) + std::string(kTakesServes);
 }
 
-std::string quantize_help() {
-  std::string out =
-      "quire quantize MODEL --format FORM --output DIR [--calibration FILE] [--kv none|tensor|head] [flags]\n"
-      "\nWrites a checkpoint with FP8 weights of a 16-bit one, in a form that other programs read too. Scales of\n"
-      "activations and of the KV cache are measured with the 16-bit model over a text. A run that was stopped\n"
-      "goes on when it is given again, and ends with the same bytes; a folder that holds anything else is left\n"
-      "alone. The source and its tokenizer stay as they are.\n\n";
+// Every flag that the command takes.
+std::string flags_of(Audience command) {
+  std::string out;
   for (const FlagRow* row : flag_table()) {
-    if (!takes(Audience::kQuantize, *row)) continue;
+    if (!takes(command, *row)) continue;
     const std::string left = "  " + spellings(*row);
     out += left;
     wrap(out, left.size(), description(*row));
@@ -336,8 +336,25 @@ std::string quantize_help() {
   return out;
 }
 
+std::string export_tokenizer_help() {
+  return "quire export-tokenizer MODEL.gguf --output DIR [--overwrite] [--json]\n"
+         "\nWrites the tokenizer and chat template of a GGUF file as the files that Hugging Face's libraries\n"
+         "read, with a config.json of its metadata.\n\n" +
+         flags_of(Audience::kExportTokenizer);
+}
+
+std::string quantize_help() {
+  return "quire quantize MODEL --format FORM --output DIR [--calibration FILE] [--kv none|tensor|head] [flags]\n"
+         "\nWrites a checkpoint with FP8 weights of a 16-bit one, in a form that other programs read too. Scales of\n"
+         "activations and of the KV cache are measured with the 16-bit model over a text. A run that was stopped\n"
+         "goes on when it is given again, and ends with the same bytes; a folder that holds anything else is left\n"
+         "alone. The source and its tokenizer stay as they are.\n\n" +
+         flags_of(Audience::kQuantize);
+}
+
 std::string command_help(Audience command) {
   if (command == Audience::kQuantize) return quantize_help();
+  if (command == Audience::kExportTokenizer) return export_tokenizer_help();
   if (command == Audience::kEval) return eval_help();
   if (command == Audience::kBench) return bench_help();
   if (command == Audience::kBenchAttention) return bench_attention_help();
@@ -370,7 +387,7 @@ std::string command_help(Audience command) {
 
 std::string flags_markdown() {
   std::string out =
-      "# Flags of `quire serve`, `quire run`, `quire chat`, `quire explain`, `quire plan`, `quire doctor`, `quire eval`, `quire quantize` and `quire bench`\n\n"
+      "# Flags of `quire serve`, `quire run`, `quire chat`, `quire explain`, `quire plan`, `quire doctor`, `quire eval`, `quire quantize`, `quire export-tokenizer` and `quire bench`\n\n"
       "Made by `quire flags-doc` from the flag table (`src/config/flag_rows_*.cc`); a test fails when this page is stale.\n\n"
       "Spelling: underscores equal dashes; every switch has `--x` and `--no-x`; integers may end in `k`, `m`, `g` (powers of 1000; `25.6k` = 25600)\n"
       "or `K`, `M`, `G` (powers of 1024); JSON flags take one string or dotted keys (`--compilation-config.cudagraph_mode NONE`; a key that ends in "
@@ -381,7 +398,7 @@ std::string flags_markdown() {
       "refused,\n"
       "unless its value asks for nothing. `quire plan`, `quire doctor`, `quire eval`, `quire chat` and `quire bench latency|throughput` take the flags of `serve`; `quire explain` takes every flag of `serve` and refuses none;\n"
       "its `--device` takes the names of docs/CAPABILITIES.md. `quire quantize` takes the flags of its own section and `--revision`, `--tokenizer`,\n"
-      "`--tokenizer-revision`, `--dtype`, `--num-threads` and `--json`.\n";
+      "`--tokenizer-revision`, `--dtype`, `--num-threads` and `--json`; `quire export-tokenizer` takes `--output`, `--overwrite` and `--json`.\n";
   for (int group = 0; group < kNumFlagGroups; ++group) {
     out += "\n## " + std::string(flag_group_title(static_cast<FlagGroup>(group))) +
            "\n\n| flag | of | values | default | meaning | remarks |\n|---|---|---|---|---|---|\n";
@@ -424,6 +441,7 @@ Status write_docs(const std::string& folder) {
   QUIRE_RETURN_IF_ERROR(write_file(folder + "/ENV.md", env_markdown()));
   QUIRE_RETURN_IF_ERROR(write_file(folder + "/GRAPH_MODES.md", graph::graph_modes_markdown()));
   QUIRE_RETURN_IF_ERROR(write_file(folder + "/QUANTIZATION.md", model::quantization_markdown()));
+  QUIRE_RETURN_IF_ERROR(write_file(folder + "/GGUF.md", model::gguf_markdown()));
   QUIRE_RETURN_IF_ERROR(write_file(folder + "/LINEAR.md", ops::linear_markdown()));
   return write_file(folder + "/CAPABILITIES.md", attention::capabilities_markdown());
 }

@@ -129,6 +129,7 @@ const char* load_format_name(LoadFormat format) {
   switch (format) {
     case LoadFormat::kAuto: return "auto";
     case LoadFormat::kSafetensors: return "safetensors";
+    case LoadFormat::kGguf: return "gguf";
     case LoadFormat::kDummy: return "dummy";
   }
   return "";

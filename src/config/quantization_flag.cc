@@ -41,6 +41,8 @@ Result<model::QuantSpec> resolve_quantization(const Options& options, const mode
   const model::QuantSpec& declared = model.quant;
   for (const std::string& note : declared.notes) notes.push_back({Adjustment::Severity::kInfo, declared.declared_by, note});
   const std::string word = options.text(kFlag);
+  if (word == "gguf" && !model.gguf)
+    return Error{ErrorCode::kInvalidArgument, options.spelling(kFlag) + " gguf: MODEL is no GGUF file; allowed: none (the checkpoint's own), a method of docs/QUANTIZATION.md", "--quantization"};
   const auto method = model::quant_method_named(word);
   if (!method || *method == declared.method) return declared;  // none, or what it is
   const std::string asked = options.spelling(kFlag) + " " + quote_value(word);

@@ -18,7 +18,9 @@ void resolve_dtypes(Resolution& r) {
   const DType checkpoint = r.in.model.dtype;
   EngineSettings& engine = r.out.engine;
   engine.dtype = parse_dtype(options.text("dtype")).value_or(checkpoint);
-  if (engine.dtype != checkpoint) {
+  if (const auto& gguf = r.in.model.gguf; gguf && gguf->quantised) {
+    r.note(Severity::kInfo, "--dtype", (options.text("dtype") == "auto" ? "auto: " : "") + std::string(dtype_name(engine.dtype)) + ", which the matrices of the GGUF file (" + gguf->matrices + ") become while loading");
+  } else if (engine.dtype != checkpoint) {
     r.note(Severity::kInfo, "--dtype", std::string("weights are converted from ") + dtype_name(checkpoint) + " to " + dtype_name(engine.dtype));
   } else if (options.text("dtype") == "auto" && checkpoint == DType::kF32) {
     r.note(Severity::kInfo, "--dtype", "auto: a float32 checkpoint stays float32 on a CPU (a GPU would take 16 bit)");
@@ -48,14 +50,21 @@ void resolve_weights(Resolution& r) {
     r.problems.add(quant.error());
 }
 
+void resolve_load_format(Resolution& r) {
+  const std::string format = r.in.options.text("load-format");
+  const bool gguf = r.in.model.gguf.has_value();
+  if ((format == "gguf" && !gguf) || (format == "safetensors" && gguf))
+    r.problems.add("--load-format", r.in.options.spelling("load-format") + " " + format + ": MODEL is " + (gguf ? "a GGUF file" : "no GGUF file") + "; allowed: auto, " + (gguf ? "gguf" : "safetensors") + ", dummy");
+  r.out.engine.load_format = format == "dummy" ? LoadFormat::kDummy : format == "safetensors" ? LoadFormat::kSafetensors : format == "gguf" ? LoadFormat::kGguf : LoadFormat::kAuto;
+}
+
 void resolve_engine(Resolution& r) {
   const Options& options = r.in.options;
   EngineSettings& engine = r.out.engine;
   engine.model_arg = options.model();
   engine.model_dir = r.in.folders.model_dir;
   engine.tokenizer_dir = r.in.folders.tokenizer_dir;
-  const std::string format = options.text("load-format");
-  engine.load_format = format == "dummy" ? LoadFormat::kDummy : format == "safetensors" ? LoadFormat::kSafetensors : LoadFormat::kAuto;
+  resolve_load_format(r);
   engine.relaxed = options.list("relaxed");
   const auto relaxed = [&](const char* name) { return std::find(engine.relaxed.begin(), engine.relaxed.end(), name) != engine.relaxed.end(); };
   engine.relaxed_unused_tensors = relaxed("unused-tensors");

@@ -16,7 +16,7 @@
 
 namespace quire::config {
 
-// Where the model's files are.
+// Where the model's files are: a folder each, or a GGUF file.
 struct ModelFolders {
   std::string model_dir;
   std::string tokenizer_dir;

@@ -19,7 +19,7 @@ struct Adjustment {
   std::string text;  // what was asked, what runs instead and why; names the replacement
 };
 
-enum class LoadFormat : std::uint8_t { kAuto, kSafetensors, kDummy };
+enum class LoadFormat : std::uint8_t { kAuto, kSafetensors, kGguf, kDummy };
 
 // What --compilation-config, -O and the capture flags ask for, in vLLM's words. Which mode runs is decided against the attention
 // backend's row when graphs are set up.
@@ -31,7 +31,7 @@ struct GraphRequest {
 
 // Model, numerics and memory.
 struct EngineSettings {
-  std::string model_dir;  // resolved folder
+  std::string model_dir;  // resolved folder, or a GGUF file
   std::string model_arg;  // as given
   std::string tokenizer_dir;
   LoadFormat load_format = LoadFormat::kAuto;

@@ -1,4 +1,4 @@
-// Tensors of a Hugging Face folder (safetensors, one file or shards with an index), verified before anything reads them.
+// Tensors of a Hugging Face folder (safetensors, one file or shards with an index) or of a GGUF file, verified before anything reads them.
 // Knows files and names; knows nothing of devices or layers.
 #pragma once
 #include <cstddef>
@@ -76,12 +76,15 @@ struct ParameterSpec {
 // Every parameter is there, in its shape and type. An error names what is not, by kind of mistake.
 [[nodiscard]] Status check_parameters(const Checkpoint& checkpoint, const ModelSpec& spec, const std::string& model_dir);
 
+// The same of whatever MODEL is, a folder or a GGUF file, by its headers alone.
+[[nodiscard]] Status check_checkpoint(const std::string& model_dir, const ModelSpec& spec);
+
 // Where weights come from: a checkpoint or deterministic dummies.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
   // The raw tensor of `parameter` (one of parameters_of the same spec): kF32, kF16 or kBF16, or kFp8E4m3 of ParameterKind::kFp8; row-major,
-  // not aligned. Valid until the next call on the same thread. Calls from several threads are allowed. NaN and infinity are refused (kCorrupt), naming the element.
+  // not aligned (quantised tensors of a GGUF file: kF32). Valid until the next call on the same thread. Calls from several threads are allowed. NaN and infinity are refused (kCorrupt), naming the element.
   struct Raw {
     DType dtype;
     std::span<const std::byte> bytes;
@@ -98,14 +101,15 @@ struct WeightRules {
 };
 // Two-sided ledger check: check_parameters(), and every tensor of the file used or on
 // the ignorable list (rotary_emb.inv_freq, and lm_head.weight when tied AND equal to embed_tokens; a tied lm_head that differs is
-// refused). Unknown tensors are refused by name (all of them, up to 10, with a count) unless `rules` relax that.
+// refused). Unknown tensors are refused by name (all of them, up to 10, with a count) unless `rules` relax that. `model_dir` may be a GGUF
+// file: the same by its own names.
 [[nodiscard]] Result<std::unique_ptr<WeightSource>> open_checkpoint_weights(const std::string& model_dir, const ModelSpec& spec, const WeightRules& rules);
 
 // --load-format dummy: deterministic values from (seed, parameter name, element index) alone, in `spec.dtype`: norms 1 + small, others
 // normal-like with standard deviation 0.02, finite; FP8 weights and their scales make up numbers of that size. Same bits on every machine and whatever the order of reads.
 [[nodiscard]] std::unique_ptr<WeightSource> dummy_weights(const ModelSpec& spec, std::uint64_t seed);
 
-// MODEL argument to a folder: a path, or a hub id ("org/name", optional revision) resolved in the local Hugging Face cache
+// MODEL argument to a folder or a GGUF file: a path, or a hub id ("org/name", optional revision) resolved in the local Hugging Face cache
 // (HF_HUB_CACHE, HF_HOME/hub, ~/.cache/huggingface/hub; refs/<revision> -> snapshots/<hash>). A missing one is an error that
 // names the download command.
 [[nodiscard]] Result<std::string> resolve_model_dir(const std::string& model, const std::string& revision);

@@ -1,4 +1,4 @@
-// The MODEL argument to a folder. Reads the layout that huggingface_hub writes:
+// The MODEL argument to a folder or a GGUF file. Reads the layout that huggingface_hub writes:
 //   <cache>/models--org--name/refs/<revision>   text: a commit hash
 //   <cache>/models--org--name/snapshots/<hash>/ links into ../../blobs
 // Never touches the network.
@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/files.h"
+#include "gguf/file.h"
 #include "model/checkpoint.h"
 #include "model/json_fields.h"
 
@@ -119,8 +120,9 @@ Result<std::string> resolve_model_dir(const std::string& model, const std::strin
   const std::string path = expand_home(model);
   std::error_code ec;
   if (fs::is_directory(path, ec)) return path;
-  if (file_exists(path)) return invalid(shown_text(model) + " is a file; a folder with config.json and safetensors is needed", "model");
-  if (looks_like_path(model)) return not_found(shown_text(model) + " looks like a path, and there is no such folder");
+  if (gguf::is_gguf_path(path)) return path;
+  if (file_exists(path)) return invalid(shown_text(model) + " is a file; a folder with config.json and safetensors, or a .gguf file, is needed", "model");
+  if (looks_like_path(model) || model.ends_with(".gguf")) return not_found(shown_text(model) + " looks like a path, and there is no such folder or GGUF file");
   if (!is_hub_id(model))
     return invalid(shown_text(model) + " is no folder here and no hub id (\"name\" or \"org/name\" of letters, digits, '-', '_', '.')", "model");
   if (!revision.empty() && !is_revision(revision)) return invalid(shown_text(revision) + " is not a branch, tag or commit hash", "revision");

@@ -79,6 +79,9 @@ RopeTable rope_table(const RopeSpec& rope, std::int32_t head_dim, std::int64_t m
   table.inv_freq = base_frequencies(rope.theta, head_dim);
   switch (rope.kind) {
     case RopeKind::kDefault:
+      QUIRE_CHECK(rope.divisors.empty() || rope.divisors.size() == table.inv_freq.size());
+      for (std::size_t j = 0; j < rope.divisors.size(); ++j) table.inv_freq[j] /= rope.divisors[j];
+      break;
     case RopeKind::kDynamic: break;
     case RopeKind::kLinear:
       for (double& frequency : table.inv_freq) frequency /= rope.factor;

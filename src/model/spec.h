@@ -26,6 +26,7 @@ struct RopeSpec {
   std::optional<double> attention_factor;                // yarn: overrides 0.1 ln(factor) + 1
   double mscale = 0.0, mscale_all_dim = 0.0;             // yarn, DeepSeek's form; 0: absent
   bool truncate = true;                                  // yarn: round the correction range
+  std::vector<double> divisors;                          // default: of each pair's frequency, [head_dim / 2]; empty: none. Of GGUF files
 };
 
 // What a layer's queries see beyond causality; 0: off. The arithmetic is attention's (attention/params.h, docs/NUMERICS.md).
@@ -34,6 +35,12 @@ struct LayerMask {
   std::int32_t chunk = 0;   // ... of its own chunk of so many positions alone
   double soft_cap = 0.0;    // of scores
   friend bool operator==(const LayerMask&, const LayerMask&) = default;
+};
+
+// What a GGUF file says that no config.json does.
+struct GgufFacts {
+  std::string matrices;    // by element type, "210 Q4_1, 1 Q8_0"
+  bool quantised = false;  // some tensor is; then ModelSpec::dtype is what they become
 };
 
 struct ModelSpec {
@@ -53,6 +60,7 @@ struct ModelSpec {
   std::vector<TokenId> eos_token_ids;  // config.json's eos_token_id (number or list)
   std::optional<TokenId> bos_token_id;
   QuantSpec quant;                     // of the matrices and the KV cache, as the checkpoint holds them
+  std::optional<GgufFacts> gguf;       // the model is a GGUF file
 
   [[nodiscard]] LayerMask mask_of(std::int32_t layer) const { return masks.empty() ? LayerMask{} : masks.at(static_cast<std::size_t>(layer)); }
 };
@@ -64,13 +72,15 @@ struct GenerationDefaults {
   std::vector<TokenId> eos_token_ids;
 };
 
-// Reads `model_dir`/config.json, and hf_quant_config.json beside it where there is one. Refuses by name: unknown architecture (with the
+// Reads `model_dir`/config.json, and hf_quant_config.json beside it where there is one; where `model_dir` is a GGUF file, its metadata. Refuses by name: unknown architecture (with the
 // list of known ones), a field that changes numerics and is not implemented (sliding_window in use, hidden_act other than silu, unknown
 // rope type, a quantisation that docs/QUANTIZATION.md does not list, ...),
 // values that contradict each other or overflow. Unknown fields that do not change numerics are ignored by an explicit list;
 // a field on no list is refused by name, so that nothing is ever silently ignored.
 [[nodiscard]] Result<ModelSpec> read_model_spec(const std::string& model_dir);
-// `model_dir`/generation_config.json. A value that a request could not hold, or an end token outside the vocabulary, is refused by name:
+// The text of `model_dir`/config.json, or what a GGUF file's metadata say in its words.
+[[nodiscard]] Result<std::string> read_config_json(const std::string& model_dir);
+// `model_dir`/generation_config.json; a GGUF file has none. A value that a request could not hold, or an end token outside the vocabulary, is refused by name:
 // passed over, it would change answers without a word.
 [[nodiscard]] Result<GenerationDefaults> read_generation_defaults(const std::string& model_dir, std::int64_t vocab_size);
 

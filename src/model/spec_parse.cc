@@ -4,7 +4,6 @@
 #include <exception>
 #include <limits>
 
-#include "base/files.h"
 #include "base/suggest.h"
 #include "model/config_fields.h"
 #include "model/json_fields.h"
@@ -19,8 +18,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr char kHfQuantFile[] = "hf_quant_config.json";  // ModelOpt's
-constexpr JsonLimits kConfigLimits = {.max_bytes = 16u << 20, .max_depth = 32};
+constexpr JsonLimits kConfigLimits = {.max_bytes = kMaxConfigBytes, .max_depth = 32};
 
 // Limits far above any published Llama, low enough that products of two sizes fit 63 bits.
 constexpr std::int64_t kMaxLayers = 1024, kMaxWidth = 65536, kMaxIntermediate = 1 << 20, kMaxHeads = 4096, kMaxHeadDim = 1024, kMaxVocab = 1 << 24;
@@ -196,17 +194,6 @@ Result<ModelSpec> parse_model_spec(std::string_view text, const std::string& wha
   } catch (const std::exception& e) {  // allocation inside the JSON library
     return Error{ErrorCode::kInternal, what + ": " + e.what(), {}};
   }
-}
-
-Result<ModelSpec> read_model_spec(const std::string& model_dir) {
-  const std::string path = model_dir + "/config.json", beside = model_dir + "/" + kHfQuantFile;
-  if (!file_exists(path)) return Error{ErrorCode::kNotFound, path + ": no such file, so this is no model folder", {}};
-  auto text = read_file(path, kConfigLimits.max_bytes);
-  if (!text.ok()) return text.error();
-  if (!file_exists(beside)) return parse_model_spec(text.value(), path);
-  auto hf_quant = read_file(beside, kConfigLimits.max_bytes);
-  if (!hf_quant.ok()) return hf_quant.error();
-  return parse_model_spec(text.value(), path, hf_quant.value());
 }
 
 }  // namespace quire::model

@@ -5,8 +5,10 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "gguf/file.h"
 #include "model/checkpoint.h"
 #include "model/finite_scan.h"
+#include "model/gguf_weights.h"
 #include "model/ledger_names.h"
 
 namespace quire::model {
@@ -55,7 +57,17 @@ Status check_tied_head(const Checkpoint& checkpoint, const std::string& model_di
 
 }  // namespace
 
+Status check_checkpoint(const std::string& model_dir, const ModelSpec& spec) {
+  if (gguf::is_gguf_path(model_dir)) {
+    const auto file = gguf::File::open(model_dir);
+    return file.ok() ? check_gguf_tensors(file.value(), spec) : Status(file.error());
+  }
+  const auto checkpoint = Checkpoint::open(model_dir);
+  return checkpoint.ok() ? check_parameters(checkpoint.value(), spec, model_dir) : Status(checkpoint.error());
+}
+
 Result<std::unique_ptr<WeightSource>> open_checkpoint_weights(const std::string& model_dir, const ModelSpec& spec, const WeightRules& rules) {
+  if (gguf::is_gguf_path(model_dir)) return open_gguf_weights(model_dir, spec, rules);
   auto checkpoint = Checkpoint::open(model_dir);
   if (!checkpoint.ok()) return checkpoint.error();
   const std::vector<ParameterSpec> parameters = parameters_of(spec);

@@ -165,7 +165,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{"bench serve --base-url http://h --max-num-seqs 4", "--max-num-seqs: belongs to `quire serve`"}, BadLine{"bench serve --base-url http://h --turns 0", "--turns '0': must be"},
         BadLine{"bench serve --base-url http://h --endpoint chats", "did you mean 'chat'"}, BadLine{"bench latency", "MODEL is missing: quire bench latency MODEL"}, BadLine{"bench throughput --num-prompts 1", "MODEL is missing"},
         BadLine{"bench latency M --num-prompts 1", "--num-prompts: belongs to `quire bench serve`"}, BadLine{"bench gemm", "quire bench gemm: not built yet; there are attention, serve, latency and throughput"},
-        BadLine{"bench sreve", "did you mean 'serve'"}, BadLine{"bench", "there are attention, serve, latency and throughput"}, BadLine{"--version x", "takes only --json"},
+        BadLine{"bench sreve", "did you mean 'serve'"}, BadLine{"serve M --output d", "--output: belongs to `quire quantize`"}, BadLine{"export-tokenizer M --output d --kv none", "--kv: belongs to `quire quantize`"},
+        BadLine{"export-tokenizer M", "--output is missing: quire export-tokenizer MODEL.gguf --output DIR"}, BadLine{"export-tokenizer --output d", "MODEL is missing"}, BadLine{"export-tokeniser", "did you mean 'export-tokenizer'"}, BadLine{"bench", "there are attention, serve, latency and throughput"}, BadLine{"--version x", "takes only --json"},
         BadLine{"serve M --served-model-name", "--served-model-name: needs a value"}, BadLine{"serve ''", "MODEL is empty"},
         BadLine{"serve M --tensor-parallel-size 2", "--tensor-parallel-size '2': more than one rank: not built yet"},
         BadLine{"serve M -tp 2", "-tp '2': more than one rank: not built yet"},
@@ -175,7 +176,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{"serve M --speculative-config {\"method\":\"ngram\"}", "speculative decoding: not built yet"},
         BadLine{"serve M --enable-lora", "LoRA adapters: not built yet"},
         BadLine{"serve M --max-decode-gap-ms 20", "a bounded decode gap: not built yet"},
-        BadLine{"serve M --load-format gguf", "this weight format: not built yet"}, BadLine{"serve M --ssl-keyfile k", "TLS"},
+        BadLine{"serve M --load-format pt", "this weight format: not built yet"}, BadLine{"serve M --ssl-keyfile k", "TLS"},
         BadLine{"serve M --tool-call-parser hermes", "tool calls: not built yet"}, BadLine{"serve M --device cuda", "this device: not built yet"},
         BadLine{"serve M --logprobs-mode raw_logits", "not built yet"}));
 

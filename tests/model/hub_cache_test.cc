@@ -157,8 +157,10 @@ TEST(ResolveModelDir, BrokenDownloadsAreNamed) {
 
 TEST(ResolveModelDir, AFileIsNotAFolder) {
   TempDir dir;
-  const std::string file = dir.write("model.gguf", "GGUF");
-  EXPECT_THAT(resolved(file), HasSubstr("is a file"));
+  EXPECT_THAT(resolved(dir.write("model.bin", "x")), HasSubstr("is a file; a folder with config.json and safetensors, or a .gguf file, is needed"));
+  const std::string gguf = dir.write("model.gguf", "GGUF");
+  EXPECT_EQ(resolve_model_dir(gguf, "main").value(), gguf);
+  EXPECT_THAT(resolved("none-here.gguf"), HasSubstr("no such folder or GGUF file"));
 }
 
 }  // namespace

@@ -1,0 +1,107 @@
+#include "model/gguf_architectures.h"
+
+#include <algorithm>
+#include <array>
+
+namespace quire::model {
+namespace {
+
+using Fate = GgufKeyFate;
+
+// Keys that mean the same wherever they stand.
+constexpr std::array kSharedKeys = {
+    GgufKey{"block_count", Fate::kRequired, "num_hidden_layers"},
+    GgufKey{"context_length", Fate::kRequired, "max_position_embeddings"},
+    GgufKey{"embedding_length", Fate::kRequired, "hidden_size"},
+    GgufKey{"feed_forward_length", Fate::kRequired, "intermediate_size"},
+    GgufKey{"attention.head_count", Fate::kRequired, "num_attention_heads"},
+    GgufKey{"attention.head_count_kv", Fate::kField, "num_key_value_heads"},
+    GgufKey{"attention.layer_norm_rms_epsilon", Fate::kRequired, "rms_norm_eps"},
+    GgufKey{"attention.key_length", Fate::kField, "head_dim"},
+    GgufKey{"attention.value_length", Fate::kHeadDim},
+    GgufKey{"rope.dimension_count", Fate::kHeadDim},
+    GgufKey{"rope.freq_base", Fate::kField, "rope_theta"},
+    GgufKey{"rope.scaling.type", Fate::kRope},
+    GgufKey{"rope.scaling.factor", Fate::kRope},
+    GgufKey{"rope.scaling.original_context_length", Fate::kRope},
+    GgufKey{"rope.scaling.yarn_beta_fast", Fate::kRope},
+    GgufKey{"rope.scaling.yarn_beta_slow", Fate::kRope},
+    GgufKey{"rope.scaling.finetuned", Fate::kIgnorable},
+    GgufKey{"vocab_size", Fate::kField, "vocab_size"},
+
+    GgufKey{"rope.scaling.attn_factor", Fate::kNeutral, {}, "[1]"},
+    GgufKey{"rope.scaling.yarn_attn_factor", Fate::kNeutral, {}, "[1]"},
+    GgufKey{"rope.scaling.yarn_ext_factor", Fate::kNeutral, {}, "[1]"},
+    GgufKey{"rope.scale_linear", Fate::kNeutral, {}, "[0, 1]"},
+    GgufKey{"attention.causal", Fate::kNeutral, {}, "[true]"},
+    GgufKey{"attention.max_alibi_bias", Fate::kNeutral, {}, "[0]"},
+    GgufKey{"attention.clamp_kqv", Fate::kNeutral, {}, "[0]"},
+    GgufKey{"use_parallel_residual", Fate::kNeutral, {}, "[false]"},
+    GgufKey{"expert_count", Fate::kNeutral, {}, "[0]"},
+    GgufKey{"expert_used_count", Fate::kNeutral, {}, "[0]"},
+    GgufKey{"logit_scale", Fate::kNeutral, {}, "[1]"},
+    GgufKey{"embedding_scale", Fate::kNeutral, {}, "[1]"},
+    GgufKey{"residual_scale", Fate::kNeutral, {}, "[1]"},
+    GgufKey{"nextn_predict_layers", Fate::kNeutral, {}, "[0]"},
+};
+
+constexpr std::array kLlamaKeys = {
+    GgufKey{"attention.sliding_window", Fate::kField, "sliding_window"},
+    GgufKey{"tensor_data_layout", Fate::kIgnorable},  // where the converter found the weights
+};
+
+constexpr std::array kSharedTensors = {
+    GgufTensorName{"model.embed_tokens", "token_embd"}, GgufTensorName{"model.norm", "output_norm"},      GgufTensorName{"lm_head", "output"},
+    GgufTensorName{"input_layernorm", "attn_norm"},     GgufTensorName{"self_attn.q_proj", "attn_q"},     GgufTensorName{"self_attn.k_proj", "attn_k"},
+    GgufTensorName{"self_attn.v_proj", "attn_v"},       GgufTensorName{"self_attn.o_proj", "attn_output"}, GgufTensorName{"mlp.gate_proj", "ffn_gate"},
+    GgufTensorName{"mlp.up_proj", "ffn_up"},            GgufTensorName{"mlp.down_proj", "ffn_down"},
+};
+
+constexpr std::array kLlamaTensors = {GgufTensorName{"post_attention_layernorm", "ffn_norm"}};
+constexpr std::array kLlamaFlags = {GgufFlagTensor{"blk.0.attn_q.bias", "attention_bias"}, GgufFlagTensor{"blk.0.ffn_gate.bias", "mlp_bias"}};
+
+constexpr std::array kArchitectures = {
+    GgufArchitecture{"llama", "LlamaForCausalLM", "llama", GgufQkRows::kAlternating, kLlamaKeys, kLlamaTensors, kLlamaFlags},
+};
+
+// "model.layers.12.rest" -> "12", "rest"; false: no tensor of a layer.
+bool split_layer(std::string_view name, std::string_view& layer, std::string_view& rest) {
+  constexpr std::string_view kLayers = "model.layers.";
+  if (!name.starts_with(kLayers)) return false;
+  name.remove_prefix(kLayers.size());
+  const std::size_t dot = name.find('.');
+  if (dot == std::string_view::npos) return false;
+  layer = name.substr(0, dot);
+  rest = name.substr(dot + 1);
+  return true;
+}
+
+}  // namespace
+
+std::span<const GgufArchitecture> gguf_architectures() { return kArchitectures; }
+std::span<const GgufKey> gguf_shared_keys() { return kSharedKeys; }
+std::span<const GgufTensorName> gguf_shared_tensors() { return kSharedTensors; }
+
+const GgufArchitecture* gguf_architecture(std::string_view name) {
+  const auto* found = std::ranges::find(kArchitectures, name, &GgufArchitecture::name);
+  return found == kArchitectures.end() ? nullptr : found;
+}
+
+const GgufArchitecture* gguf_architecture_of(std::string_view architecture) {
+  const auto* found = std::ranges::find(kArchitectures, architecture, &GgufArchitecture::architecture);
+  return found == kArchitectures.end() ? nullptr : found;
+}
+
+std::string gguf_tensor_name(const GgufArchitecture& architecture, std::string_view parameter) {
+  const std::size_t dot = parameter.rfind('.');
+  if (dot == std::string_view::npos) return {};
+  std::string_view stem = parameter.substr(0, dot), layer, rest;
+  const bool in_layer = split_layer(stem, layer, rest);
+  if (in_layer) stem = rest;
+  for (const auto names : {architecture.tensors, std::span<const GgufTensorName>(kSharedTensors)})
+    for (const GgufTensorName& row : names)
+      if (row.ours == stem) return (in_layer ? "blk." + std::string(layer) + "." : std::string()) + std::string(row.gguf) + std::string(parameter.substr(dot));
+  return {};
+}
+
+}  // namespace quire::model

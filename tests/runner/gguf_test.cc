@@ -1,0 +1,125 @@
+// GGUF files through the runner: the same bits as a folder of the same numbers, and quantised ones against the float64 reference over
+// their dequantised weights.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kit/gguf_encode.h"
+#include "kit/gguf_model.h"
+#include "kit/model_bench.h"
+#include "kit/seed.h"
+#include "kit/temp_dir.h"
+#include "reference/gguf_blocks.h"
+#include "reference/llama.h"
+#include "reference/logprobs.h"
+
+namespace quire {
+namespace {
+
+const std::string kFolder = QUIRE_SOURCE_DIR "/models/gsm-tiny";
+
+// Prompts of random tokens with three greedy tokens each, everything scored.
+std::vector<SequenceSpec> sequences(std::int32_t vocab_size, const std::vector<int>& lengths) {
+  auto rng = test::seeded_rng();
+  std::vector<SequenceSpec> specs;
+  for (const int length : lengths) {
+    SequenceSpec s;
+    s.id = RequestId{specs.size()};
+    for (int i = 0; i < length; ++i) s.prompt.push_back(static_cast<TokenId>(rng() % static_cast<unsigned>(vocab_size)));
+    auto p = std::make_shared<SamplingParams>();
+    p->temperature = 0;
+    p->max_tokens = 3;
+    p->ignore_eos = true;
+    p->logprobs = 5;
+    p->prompt_logprobs = 3;
+    s.sampling = p;
+    specs.push_back(s);
+  }
+  return specs;
+}
+
+test::RunResult run_model(const std::string& model, DType dtype, const std::vector<SequenceSpec>& specs) {
+  test::ModelBenchOptions o{.model_dir = model, .dtype = dtype, .num_threads = 2};
+  o.scheduler = SchedulerConfig{.max_num_batched_tokens = 96, .max_num_seqs = 8, .max_model_len = 256, .num_blocks = 128};
+  test::ModelBench bench(o);
+  Scheduler scheduler(o.scheduler);
+  return test::run_all(*bench.runner, scheduler, specs, 1);
+}
+
+struct Plain {
+  const char* type;
+  DType dtype;
+};
+class SameNumbers : public ::testing::TestWithParam<Plain> {};
+
+TEST_P(SameNumbers, GiveTheBitsOfTheFolder) {
+  const auto [type, dtype] = GetParam();
+  test::TempDir dir;
+  const std::string file = dir.write("m.gguf", test::gguf_file_of(test::gguf_model(kFolder, type)));
+  const auto specs = sequences(576, {2, 17, 130});
+  const auto folder = run_model(kFolder, dtype, specs), gguf = run_model(file, dtype, specs);
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    EXPECT_EQ(gguf.sequences[i].error, "");
+    EXPECT_EQ(gguf.sequences[i].tokens, folder.sequences[i].tokens);
+    EXPECT_EQ(gguf.sequences[i].logprobs, folder.sequences[i].logprobs);
+    ASSERT_EQ(gguf.sequences[i].prompt_logprobs.size(), specs[i].prompt.size() - 1);
+    for (std::size_t p = 0; p + 1 < specs[i].prompt.size(); ++p) EXPECT_EQ(gguf.sequences[i].prompt_logprobs[p].logprob, folder.sequences[i].prompt_logprobs[p].logprob) << i << " at " << p;
+  }
+}
+
+// The folder holds bfloat16, which float32 holds too; float16 rounds the same numbers on both ways.
+INSTANTIATE_TEST_SUITE_P(Types, SameNumbers, ::testing::Values(Plain{"F32", DType::kF32}, Plain{"F32", DType::kBF16}, Plain{"BF16", DType::kBF16}, Plain{"BF16", DType::kF32}, Plain{"F16", DType::kF16}),
+                         [](const auto& p) { return std::string(p.param.type) + "_" + dtype_name(p.param.dtype); });
+
+// The twin's numbers of what the file holds, rounded to float32 and to the served type as the documents say.
+reference::LlamaReference reference_of(const std::string& type, DType dtype) {
+  const model::ModelSpec spec = model::read_model_spec(kFolder).value();
+  const model::Checkpoint folder = model::Checkpoint::open(kFolder).value();
+  const auto parameters = model::parameters_of(spec);
+  const auto load = [&](const std::string& name) {
+    const auto p = std::ranges::find(parameters, name, &model::ParameterSpec::name);
+    const std::vector<float> values = test::folder_values(folder, name);
+    const std::int64_t columns = p->shape.back(), rows = p->shape.size() == 2 ? p->shape[0] : 1;
+    std::vector<double> held(values.begin(), values.end());
+    if (p->shape.size() == 2) {
+      const std::string bytes = test::gguf_encode(type, values);
+      held = reference::gguf_dequantise(type, std::as_bytes(std::span(bytes)));
+      for (double& v : held) v = dtype == DType::kF16 ? to_float(to_float16(static_cast<float>(v))) : static_cast<float>(v);
+    }
+    return reference::Matrix(rows, columns, std::move(held));
+  };
+  return reference::LlamaReference(spec, load, {.max_model_len = 256, .angles = reference::AnglePrecision::kFloat32, .kv_dtype = dtype == DType::kF32 ? std::nullopt : std::optional(dtype)});
+}
+
+class Quantised : public ::testing::TestWithParam<const char*> {};
+
+// Bounds as in reference_test.cc: of arithmetic in float32, and of single roundings of a float16 cache.
+TEST_P(Quantised, LogProbabilitiesAreTheReferences) {
+  const std::string type = GetParam();
+  test::TempDir dir;
+  const std::string file = dir.write("m.gguf", test::gguf_file_of(test::gguf_model(kFolder, type)));
+  const auto specs = sequences(576, {2, 17, 65});
+  for (const auto& [dtype, bound] : {std::pair(DType::kF32, 1e-4), {DType::kF16, 2e-3}}) {
+    const auto reference = reference_of(type, dtype);
+    const auto run = run_model(file, dtype, specs);
+    double worst = 0;
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      ASSERT_EQ(run.sequences[i].error, "");
+      const auto logits = reference.logits(specs[i].prompt);
+      ASSERT_EQ(run.sequences[i].prompt_logprobs.size(), specs[i].prompt.size() - 1);
+      for (std::size_t p = 1; p < specs[i].prompt.size(); ++p) {
+        const auto want = reference::log_softmax(logits.row(static_cast<std::int64_t>(p) - 1));
+        const double error = std::abs(static_cast<double>(run.sequences[i].prompt_logprobs[p - 1].logprob) - want[static_cast<std::size_t>(specs[i].prompt[p])]);
+        worst = std::max(worst, error);
+        ASSERT_LE(error, bound) << type << " in " << dtype_name(dtype) << ", sequence of " << specs[i].prompt.size() << ", position " << p;
+      }
+    }
+    std::printf("worst log-probability error of %s in %s: %.3g (bound %.3g)\n", type.c_str(), dtype_name(dtype), worst, bound);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Quantised, ::testing::Values("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"), [](const auto& p) { return std::string(p.param); });
+
+}  // namespace
+}  // namespace quire
