@@ -10,6 +10,7 @@
 #include "config/values.h"
 #include "graph/document.h"
 #include "model/quantization.h"
+#include "model/spec.h"
 #include "ops/linear_table.h"
 
 namespace quire::config {
@@ -424,6 +425,7 @@ Status write_docs(const std::string& folder) {
   QUIRE_RETURN_IF_ERROR(write_file(folder + "/ENV.md", env_markdown()));
   QUIRE_RETURN_IF_ERROR(write_file(folder + "/GRAPH_MODES.md", graph::graph_modes_markdown()));
   QUIRE_RETURN_IF_ERROR(write_file(folder + "/QUANTIZATION.md", model::quantization_markdown()));
+  QUIRE_RETURN_IF_ERROR(write_file(folder + "/FAMILIES.md", model::families_markdown()));
   QUIRE_RETURN_IF_ERROR(write_file(folder + "/LINEAR.md", ops::linear_markdown()));
   return write_file(folder + "/CAPABILITIES.md", attention::capabilities_markdown());
 }
