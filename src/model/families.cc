@@ -24,17 +24,17 @@ constexpr std::array kGemma3Fields = {neutral_field("hidden_act", kGelu), neutra
                                       consumed_field("rope_local_base_freq")};
 
 constexpr std::array<Family, 6> kFamilies = {{
-    {.architecture = "LlamaForCausalLM", .model_type = "llama", .models = "Llama 2 and 3.x, SmolLM2", .gguf = "llama", .biases = Biases::kStated, .mlp_bias = true, .states_heads = false},
-    {.architecture = "MistralForCausalLM", .model_type = "mistral", .models = "Mistral 7B, Mistral Nemo", .gguf = "llama", .windows = WindowRule::kEveryLayer, .default_window = 4096,
+    {.architecture = "LlamaForCausalLM", .model_type = "llama", .models = "Llama 2 and 3.x, SmolLM2", .biases = Biases::kStated, .mlp_bias = true, .states_heads = false},
+    {.architecture = "MistralForCausalLM", .model_type = "mistral", .models = "Mistral 7B, Mistral Nemo", .windows = WindowRule::kEveryLayer, .default_window = 4096,
      .fields = kMistralFields},
-    {.architecture = "Qwen2ForCausalLM", .model_type = "qwen2", .models = "Qwen2 and Qwen2.5", .gguf = "qwen2", .biases = Biases::kQkv, .windows = WindowRule::kFromLayer, .default_window = 4096,
+    {.architecture = "Qwen2ForCausalLM", .model_type = "qwen2", .models = "Qwen2 and Qwen2.5", .biases = Biases::kQkv, .windows = WindowRule::kFromLayer, .default_window = 4096,
      .fields = kQwen2Fields},
-    {.architecture = "Qwen3ForCausalLM", .model_type = "qwen3", .models = "Qwen3 without experts", .gguf = "qwen3", .biases = Biases::kStated, .qk_norm = true, .states_head_dim = true,
+    {.architecture = "Qwen3ForCausalLM", .model_type = "qwen3", .models = "Qwen3 without experts", .biases = Biases::kStated, .qk_norm = true, .states_head_dim = true,
      .windows = WindowRule::kFromLayer, .default_window = 4096, .fields = kQwen3Fields},
-    {.architecture = "Gemma2ForCausalLM", .model_type = "gemma2", .models = "Gemma 2", .gguf = "gemma2", .gguf_norms_hold_offset = true, .activation = Activation::kGeluTanh,
+    {.architecture = "Gemma2ForCausalLM", .model_type = "gemma2", .models = "Gemma 2", .gguf_norms_hold_offset = true, .activation = Activation::kGeluTanh,
      .biases = Biases::kStated, .branch_norms = true, .norm_weight_offset = 1.0, .scaled_embeddings = true, .states_head_dim = true, .tied = true, .windows = WindowRule::kPeriod,
      .window_period = 2, .default_window = 4096, .attention_scalar = true, .soft_caps = true, .default_attention_cap = 50.0, .default_final_cap = 30.0, .fields = kGemma2Fields},
-    {.architecture = "Gemma3ForCausalLM", .model_type = "gemma3_text", .models = "Gemma 3, text", .gguf = "gemma3", .gguf_norms_hold_offset = true, .activation = Activation::kGeluTanh,
+    {.architecture = "Gemma3ForCausalLM", .model_type = "gemma3_text", .models = "Gemma 3, text", .gguf_norms_hold_offset = true, .activation = Activation::kGeluTanh,
      .biases = Biases::kStated, .qk_norm = true, .branch_norms = true, .norm_weight_offset = 1.0, .scaled_embeddings = true, .states_head_dim = true, .tied = true,
      .windows = WindowRule::kPeriod, .window_period = 6, .default_window = 4096, .rope_theta = 1000000.0, .local_rope_theta = 10000.0, .attention_scalar = true, .soft_caps = true,
      .fields = kGemma3Fields},
@@ -125,11 +125,6 @@ const Family* find_family(std::string_view architecture) {
   return found == kFamilies.end() ? nullptr : &*found;
 }
 
-const Family* find_gguf_family(std::string_view gguf_architecture) {
-  const auto found = std::ranges::find(kFamilies, gguf_architecture, &Family::gguf);
-  return found == kFamilies.end() ? nullptr : &*found;
-}
-
 std::string_view refusal_of(std::string_view architecture) {
   const auto found = std::ranges::find(kRefusals, architecture, &Refusal::architecture);
   return found == kRefusals.end() ? std::string_view() : found->reason;
@@ -137,9 +132,9 @@ std::string_view refusal_of(std::string_view architecture) {
 
 std::string families_markdown() {
   std::string out(kHead);
-  out += "| `architectures` | models | `model_type` | GGUF | biases | norms | windows | else |\n|---|---|---|---|---|---|---|---|\n";
+  out += "| `architectures` | models | `model_type` | biases | norms | windows | else |\n|---|---|---|---|---|---|---|\n";
   for (const Family& f : kFamilies) {
-    out += "| `" + std::string(f.architecture) + "` | " + std::string(f.models) + " | `" + std::string(f.model_type) + "` | `" + std::string(f.gguf) + "`";
+    out += "| `" + std::string(f.architecture) + "` | " + std::string(f.models) + " | `" + std::string(f.model_type) + "`";
     for (const std::string& cell : {bias_words(f), norm_words(f), window_words(f), other_words(f)}) out += " | " + cell;
     out += " |\n";
   }

@@ -28,8 +28,7 @@ enum class Biases : std::uint8_t {
 struct Family {
   std::string_view architecture, model_type;  // config.json's architectures[0] and model_type
   std::string_view models;                    // that are published of it, for documents
-  std::string_view gguf;                      // general.architecture of GGUF files
-  // Their norm weights have the offset in them already: a reader of GGUF files sets ModelSpec::norm_weight_offset to 0.
+  // Norm weights in GGUF files have the offset in them already: a reader of such a file sets ModelSpec::norm_weight_offset to 0.
   bool gguf_norms_hold_offset = false;
   Activation activation = Activation::kSilu;
   Biases biases = Biases::kNone;
@@ -54,8 +53,6 @@ struct Family {
 
 [[nodiscard]] std::span<const Family> families();
 [[nodiscard]] const Family* find_family(std::string_view architecture);
-// Of general.architecture in a GGUF file; the first row that goes by this name.
-[[nodiscard]] const Family* find_gguf_family(std::string_view gguf_architecture);
 // Why a well-known architecture that is on no row is refused; empty: nothing more to say than that it is not known.
 [[nodiscard]] std::string_view refusal_of(std::string_view architecture);
 
