@@ -2,6 +2,7 @@
 // a step is launched, or on a prefix that was cached.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <random>
 #include <string>
