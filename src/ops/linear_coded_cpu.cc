@@ -111,6 +111,17 @@ HWY_INLINE hn::Vec<CodedFloats> group_floats(const CodedPlace& at, std::int64_t 
   return hn::Mul(half, hn::ConvertTo(d, factor));
 }
 
+// sums[r][v] += four codes of each output times four inputs of each row.
+template <Dots kDots, std::size_t R>
+HWY_INLINE void add_four(const CodedSlice& s, const IntVec (&codes)[kCodedVectors], const std::int8_t* x, IntVec (&sums)[R][kCodedVectors]) {
+#pragma GCC unroll 8
+  for (std::size_t r = 0; r < R; ++r) {
+    const IntVec xv = four_inputs(x + static_cast<std::int64_t>(r) * s.k);
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < kCodedVectors; ++v) sums[r][v] = add_dots<kDots>(sums[r][v], codes[v], xv);
+  }
+}
+
 // sums[r][v] = sum over the group of code * x, for R rows and the outputs from `column` on.
 template <const ops::CodedLayout& L, Dots kDots, std::size_t R>
 HWY_INLINE void group_sums(const CodedSlice& s, const CodedPlace& at, std::int64_t column, IntVec (&sums)[R][kCodedVectors]) {
@@ -131,14 +142,6 @@ HWY_INLINE void group_sums(const CodedSlice& s, const CodedPlace& at, std::int64
     for (std::size_t v = 0; v < kCodedVectors; ++v) sums[r][v] = start;
   }
   const std::uint8_t* w = at.codes + column * 4;
-  const auto add_four = [&](const IntVec(&codes)[kCodedVectors], const std::int8_t* four) HWY_ATTR {
-#pragma GCC unroll 8
-    for (std::size_t r = 0; r < R; ++r) {
-      const IntVec xv = four_inputs(four + static_cast<std::int64_t>(r) * s.k);
-#pragma GCC unroll 4
-      for (std::size_t v = 0; v < kCodedVectors; ++v) sums[r][v] = add_dots<kDots>(sums[r][v], codes[v], xv);
-    }
-  };
   constexpr std::int64_t kStep = L.bits == 8 ? 4 : 8;
 #pragma GCC unroll 2
   for (std::int64_t i = 0; i < L.group; i += kStep, w += 4 * ops::kPanel, x += kStep) {
@@ -147,15 +150,15 @@ HWY_INLINE void group_sums(const CodedSlice& s, const CodedPlace& at, std::int64
     if constexpr (L.bits == 8) {
 #pragma GCC unroll 4
       for (std::size_t v = 0; v < kCodedVectors; ++v) codes[v] = hn::LoadU(di, words + v * lanes);
-      add_four(codes, x);
+      add_four<kDots>(s, codes, x, sums);
     } else {
       const auto low = hn::Set(di, 0x0f0f0f0f);
 #pragma GCC unroll 4
       for (std::size_t v = 0; v < kCodedVectors; ++v) codes[v] = hn::And(hn::LoadU(di, words + v * lanes), low);
-      add_four(codes, x);
+      add_four<kDots>(s, codes, x, sums);
 #pragma GCC unroll 4
       for (std::size_t v = 0; v < kCodedVectors; ++v) codes[v] = hn::And(hn::ShiftRight<4>(hn::LoadU(di, words + v * lanes)), low);
-      add_four(codes, x + 4);
+      add_four<kDots>(s, codes, x + 4, sums);
     }
   }
 }

@@ -112,11 +112,11 @@ HWY_NOINLINE void quantise_int8(const ops::QuantiseOut& out, std::int64_t row, c
     scales[g] = int8_scale(x);
     // No number over 0 or NaN: zeros. A scale of NaN makes NaN of whatever they are multiplied with.
     const bool usable = scales[g] > 0.0f;
-    const auto divisor = hn::Set(d, usable ? scales[g] : 1.0f), keep = hn::Set(d, usable ? 1.0f : 0.0f);
+    const auto divisor = hn::Set(d, scales[g]);
     for (std::int64_t half = 0; half < ops::kInt8Group; half += ops::kInt8Sum) {
       auto sum = hn::Zero(di);
       for (std::int64_t i = half; i < half + ops::kInt8Sum; i += lanes) {
-        const auto quotient = usable ? hn::Div(hn::LoadU(d, x + i), divisor) : hn::Mul(keep, keep);
+        const auto quotient = usable ? hn::Div(hn::LoadU(d, x + i), divisor) : hn::Zero(d);
         const auto stored = hn::ConvertTo(di, nearest_integer(d, hn::Max(hn::Min(quotient, largest), hn::Neg(largest))));
         sum = hn::Add(sum, stored);
         hn::StoreU(hn::DemoteTo(d8, stored), d8, values + i);
