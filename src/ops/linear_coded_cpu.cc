@@ -17,8 +17,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace quire::HWY_NAMESPACE {
 
-using ops::WeightFormat;
-
 constexpr std::size_t kCodedVectors = 4;  // vectors of outputs held at once
 // Codes of these vectors and the sums of so many rows must fit the register file: 32 registers with AVX-512, 16 before.
 constexpr int kCodedRows = HWY_TARGET <= HWY_AVX3 ? 6 : 2;
@@ -101,14 +99,19 @@ HWY_INLINE IntVec four_inputs(const std::int8_t* x) {
 }
 
 // Scale (kind 0) or offset (kind 1) of the vector of outputs from `column` on.
-template <const ops::CodedLayout& L>
-HWY_INLINE hn::Vec<CodedFloats> group_floats(const CodedPlace& at, std::int64_t kind, std::int64_t column) {
+HWY_INLINE hn::Vec<CodedFloats> group_floats(const ops::CodedLayout& layout, const CodedPlace& at, std::int64_t kind, std::int64_t column) {
   const CodedFloats d;
   const auto half = load_f32(d, reinterpret_cast<const Float16*>(at.scales) + kind * ops::kPanel + column);
-  if constexpr (L.groups == 1) return half;
+  if (layout.groups == 1) return half;
   const hn::Rebind<std::int8_t, CodedFloats> d8;
   const auto factor = hn::PromoteTo(CodedInts(), hn::LoadU(d8, reinterpret_cast<const std::int8_t*>(at.factors) + kind * ops::kPanel + column));
   return hn::Mul(half, hn::ConvertTo(d, factor));
+}
+
+// The sum of a row's stored inputs in a group.
+HWY_INLINE float input_sum(const ops::CodedLayout& layout, const CodedSlice& s, std::int64_t row, std::int64_t index) {
+  const float* sums = s.floats + row * s.row_floats + s.k / ops::kInt8Group + index * (layout.group / ops::kInt8Sum);
+  return layout.group == ops::kInt8Sum ? sums[0] : sums[0] + sums[1];
 }
 
 // sums[r][v] += four codes of each output times four inputs of each row.
@@ -123,34 +126,27 @@ HWY_INLINE void add_four(const CodedSlice& s, const IntVec (&codes)[kCodedVector
 }
 
 // sums[r][v] = sum over the group of code * x, for R rows and the outputs from `column` on.
-template <const ops::CodedLayout& L, Dots kDots, std::size_t R>
-HWY_INLINE void group_sums(const CodedSlice& s, const CodedPlace& at, std::int64_t column, IntVec (&sums)[R][kCodedVectors]) {
+template <int kBits, Dots kDots, std::size_t R>
+HWY_INLINE void group_sums(const ops::CodedLayout& layout, const CodedSlice& s, const CodedPlace& at, std::int64_t column, IntVec (&sums)[R][kCodedVectors]) {
   const CodedInts di;
   const std::size_t lanes = hn::Lanes(di);
-  const std::int8_t* x = s.x + at.index * L.group;
 #pragma GCC unroll 8
   for (std::size_t r = 0; r < R; ++r) {
-    IntVec start = hn::Zero(di);
-    if constexpr (L.least_code != 0) {
-      // The codes are stored less their least one.
-      const float* input_sums = s.floats + static_cast<std::int64_t>(r) * s.row_floats + s.k / ops::kInt8Group + at.index * (L.group / ops::kInt8Sum);
-      float sum = input_sums[0];
-      if constexpr (L.group == 2 * ops::kInt8Sum) sum += input_sums[1];
-      start = hn::Set(di, L.least_code * static_cast<std::int32_t>(sum));
-    }
+    // The codes are stored less their least one.
+    const IntVec start = hn::Set(di, layout.least_code == 0 ? 0 : layout.least_code * static_cast<std::int32_t>(input_sum(layout, s, static_cast<std::int64_t>(r), at.index)));
 #pragma GCC unroll 4
     for (std::size_t v = 0; v < kCodedVectors; ++v) sums[r][v] = start;
   }
+  const std::int8_t *x = s.x + at.index * layout.group, *end = x + layout.group;
   const std::uint8_t* w = at.codes + column * 4;
-  constexpr std::int64_t kStep = L.bits == 8 ? 4 : 8;
-#pragma GCC unroll 2
-  for (std::int64_t i = 0; i < L.group; i += kStep, w += 4 * ops::kPanel, x += kStep) {
+  for (; x < end; w += 4 * ops::kPanel) {
     const auto* words = reinterpret_cast<const std::int32_t*>(w);
     IntVec codes[kCodedVectors];
-    if constexpr (L.bits == 8) {
+    if constexpr (kBits == 8) {
 #pragma GCC unroll 4
       for (std::size_t v = 0; v < kCodedVectors; ++v) codes[v] = hn::LoadU(di, words + v * lanes);
       add_four<kDots>(s, codes, x, sums);
+      x += 4;
     } else {
       const auto low = hn::Set(di, 0x0f0f0f0f);
 #pragma GCC unroll 4
@@ -159,100 +155,80 @@ HWY_INLINE void group_sums(const CodedSlice& s, const CodedPlace& at, std::int64
 #pragma GCC unroll 4
       for (std::size_t v = 0; v < kCodedVectors; ++v) codes[v] = hn::And(hn::ShiftRight<4>(hn::LoadU(di, words + v * lanes)), low);
       add_four<kDots>(s, codes, x + 4, sums);
+      x += 8;
     }
   }
 }
 
 // totals += sums * scale of x * scale of w, then += sum of x * scale of x * offset of w.
-template <const ops::CodedLayout& L, std::size_t R>
-HWY_INLINE void add_scaled(const CodedSlice& s, const CodedPlace& at, std::int64_t column, const IntVec (&sums)[R][kCodedVectors]) {
+template <std::size_t R>
+HWY_INLINE void add_scaled(const ops::CodedLayout& layout, const CodedSlice& s, const CodedPlace& at, std::int64_t column, const IntVec (&sums)[R][kCodedVectors]) {
   const CodedFloats d;
   const std::size_t lanes = hn::Lanes(d);
   hn::Vec<CodedFloats> scales[kCodedVectors];
 #pragma GCC unroll 4
-  for (std::size_t v = 0; v < kCodedVectors; ++v) scales[v] = group_floats<L>(at, 0, column + static_cast<std::int64_t>(v * lanes));
-  const std::int64_t x_group = at.index * L.group / ops::kInt8Group;
+  for (std::size_t v = 0; v < kCodedVectors; ++v) scales[v] = group_floats(layout, at, 0, column + static_cast<std::int64_t>(v * lanes));
+  const float* x_scales = s.floats + at.index * layout.group / ops::kInt8Group;
 #pragma GCC unroll 8
   for (std::size_t r = 0; r < R; ++r) {
-    const auto x_scale = hn::Set(d, s.floats[static_cast<std::int64_t>(r) * s.row_floats + x_group]);
+    const auto x_scale = hn::Set(d, x_scales[static_cast<std::int64_t>(r) * s.row_floats]);
     float* totals = s.totals + static_cast<std::int64_t>(r) * ops::kPanel + column;
 #pragma GCC unroll 4
     for (std::size_t v = 0; v < kCodedVectors; ++v)
       hn::Store(hn::Add(hn::Load(d, totals + v * lanes), hn::Mul(hn::Mul(hn::ConvertTo(d, sums[r][v]), x_scale), scales[v])), d, totals + v * lanes);
   }
-  if constexpr (L.offsets) {
-    static_assert(L.group == ops::kInt8Group);
+  if (!layout.offsets) return;
 #pragma GCC unroll 4
-    for (std::size_t v = 0; v < kCodedVectors; ++v) scales[v] = group_floats<L>(at, 1, column + static_cast<std::int64_t>(v * lanes));
+  for (std::size_t v = 0; v < kCodedVectors; ++v) scales[v] = group_floats(layout, at, 1, column + static_cast<std::int64_t>(v * lanes));
 #pragma GCC unroll 8
-    for (std::size_t r = 0; r < R; ++r) {
-      const float* floats = s.floats + static_cast<std::int64_t>(r) * s.row_floats;
-      const float* input_sums = floats + s.k / ops::kInt8Group + 2 * at.index;
-      const auto x_sum = hn::Set(d, (input_sums[0] + input_sums[1]) * floats[x_group]);
-      float* totals = s.totals + static_cast<std::int64_t>(r) * ops::kPanel + column;
+  for (std::size_t r = 0; r < R; ++r) {
+    const auto row = static_cast<std::int64_t>(r);
+    const auto x_sum = hn::Set(d, input_sum(layout, s, row, at.index) * x_scales[row * s.row_floats]);
+    float* totals = s.totals + row * ops::kPanel + column;
 #pragma GCC unroll 4
-      for (std::size_t v = 0; v < kCodedVectors; ++v) hn::Store(hn::Add(hn::Load(d, totals + v * lanes), hn::Mul(x_sum, scales[v])), d, totals + v * lanes);
-    }
+    for (std::size_t v = 0; v < kCodedVectors; ++v) hn::Store(hn::Add(hn::Load(d, totals + v * lanes), hn::Mul(x_sum, scales[v])), d, totals + v * lanes);
   }
 }
 
-template <const ops::CodedLayout& L, Dots kDots, std::size_t R>
-HWY_NOINLINE void coded_rows(const CodedSlice& s) {
+template <int kBits, Dots kDots, std::size_t R>
+HWY_NOINLINE void coded_rows(const ops::CodedLayout& layout, const CodedSlice& s) {
   const CodedInts di;
   std::memset(s.totals, 0, R * ops::kPanel * sizeof(float));
   const std::uint8_t* at = s.panel;
-  for (std::int64_t index = 0; index < s.k / L.group;) {
+  for (std::int64_t index = 0; index < s.k / layout.group;) {
     const std::uint8_t* scales = at;
-    at += L.scale_bytes();
-    for (std::int64_t g = 0; g < L.groups; ++g, ++index) {
-      const CodedPlace place{scales, at, at + L.factor_bytes(), index};
-      at += L.factor_bytes() + L.code_bytes();
+    at += layout.scale_bytes();
+    for (std::int64_t g = 0; g < layout.groups; ++g, ++index) {
+      const CodedPlace place{scales, at, at + layout.factor_bytes(), index};
+      at += layout.factor_bytes() + layout.code_bytes();
       for (std::int64_t column = 0; column < ops::kPanel; column += static_cast<std::int64_t>(kCodedVectors * hn::Lanes(di))) {
         IntVec sums[R][kCodedVectors];
-        group_sums<L, kDots>(s, place, column, sums);
-        add_scaled<L>(s, place, column, sums);
+        group_sums<kBits, kDots>(layout, s, place, column, sums);
+        add_scaled(layout, s, place, column, sums);
       }
     }
   }
 }
 
-template <const ops::CodedLayout& L, Dots kDots>
-HWY_INLINE void coded_block(std::int64_t rows, const CodedSlice& s) {
+template <int kBits, Dots kDots>
+HWY_INLINE void coded_block(std::int64_t rows, const ops::CodedLayout& layout, const CodedSlice& s) {
   if constexpr (kCodedRows >= 6) {
-    if (rows == 6) return coded_rows<L, kDots, 6>(s);
-    if (rows == 5) return coded_rows<L, kDots, 5>(s);
-    if (rows == 4) return coded_rows<L, kDots, 4>(s);
-    if (rows == 3) return coded_rows<L, kDots, 3>(s);
+    if (rows == 6) return coded_rows<kBits, kDots, 6>(layout, s);
+    if (rows == 5) return coded_rows<kBits, kDots, 5>(layout, s);
+    if (rows == 4) return coded_rows<kBits, kDots, 4>(layout, s);
+    if (rows == 3) return coded_rows<kBits, kDots, 3>(layout, s);
   }
-  if (rows == 2) return coded_rows<L, kDots, 2>(s);
-  coded_rows<L, kDots, 1>(s);
+  if (rows == 2) return coded_rows<kBits, kDots, 2>(layout, s);
+  coded_rows<kBits, kDots, 1>(layout, s);
 }
 
-template <WeightFormat W>
-inline constexpr ops::CodedLayout kLayoutOf = ops::coded_layout(W);
-
-template <WeightFormat W>
-HWY_NOINLINE void coded_block_of(std::int64_t rows, const CodedSlice& s) {
-  constexpr const ops::CodedLayout& L = kLayoutOf<W>;
+HWY_INLINE void coded_block_any(std::int64_t rows, const ops::CodedLayout& layout, const CodedSlice& s) {
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET <= HWY_AVX3
-  if (ops::cpu_has_byte_dots()) return coded_block<L, Dots::kOneInstruction>(rows, s);
+  if (ops::cpu_has_byte_dots()) return layout.bits == 4 ? coded_block<4, Dots::kOneInstruction>(rows, layout, s) : coded_block<8, Dots::kOneInstruction>(rows, layout, s);
 #endif
-  coded_block<L, (L.most_code - L.least_code < 128 ? Dots::kNarrow : Dots::kWide)>(rows, s);
-}
-
-HWY_INLINE void coded_block_any(WeightFormat format, std::int64_t rows, const CodedSlice& s) {
-  switch (format) {
-    case WeightFormat::kQ4_0: return coded_block_of<WeightFormat::kQ4_0>(rows, s);
-    case WeightFormat::kQ4_1: return coded_block_of<WeightFormat::kQ4_1>(rows, s);
-    case WeightFormat::kQ5_0: return coded_block_of<WeightFormat::kQ5_0>(rows, s);
-    case WeightFormat::kQ5_1: return coded_block_of<WeightFormat::kQ5_1>(rows, s);
-    case WeightFormat::kQ8_0: return coded_block_of<WeightFormat::kQ8_0>(rows, s);
-    case WeightFormat::kQ4K: return coded_block_of<WeightFormat::kQ4K>(rows, s);
-    case WeightFormat::kQ5K: return coded_block_of<WeightFormat::kQ5K>(rows, s);
-    case WeightFormat::kQ6K: return coded_block_of<WeightFormat::kQ6K>(rows, s);
-    default: break;
-  }
-  QUIRE_CHECK(false) << "not a coded format";
+  if (layout.bits == 4) return coded_block<4, Dots::kNarrow>(rows, layout, s);
+  if (layout.most_code - layout.least_code < 128) return coded_block<8, Dots::kNarrow>(rows, layout, s);
+  coded_block<8, Dots::kWide>(rows, layout, s);
 }
 
 // Panel `panel` of part `part`, for rows [row, row + rows).
@@ -260,13 +236,13 @@ HWY_INLINE void coded_unit(const ops::LinearCodedParams& p, std::size_t part, st
   HWY_ALIGN float totals[kCodedRows * ops::kPanel];
   const std::int64_t end = part + 1 < static_cast<std::size_t>(p.num_parts) ? p.first_rows[part + 1] : p.n;
   const std::int64_t first = p.first_rows[part] + panel * ops::kPanel, columns = std::min(ops::kPanel, end - first), row_floats = ops::kInt8Input.row_floats(p.k);
-  const ops::CodedPart& w = p.parts[part];
-  const auto* packed = static_cast<const std::uint8_t*>(w.packed) + panel * ops::coded_layout(w.format).panel_bytes(p.k);
+  const ops::CodedLayout& layout = ops::coded_layout(p.parts[part].format);
+  const auto* packed = static_cast<const std::uint8_t*>(p.parts[part].packed) + panel * layout.panel_bytes(p.k);
   // Blocks of rows as even as they can be.
   const std::int64_t blocks = (rows + kCodedRows - 1) / kCodedRows;
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::int64_t from = row + rows * b / blocks, count = row + rows * (b + 1) / blocks - from;
-    coded_block_any(w.format, count, CodedSlice{p.x + from * p.k, p.x_floats + from * row_floats, packed, totals, p.k, row_floats});
+    coded_block_any(count, layout, CodedSlice{p.x + from * p.k, p.x_floats + from * row_floats, packed, totals, p.k, row_floats});
     for (std::int64_t r = 0; r < count; ++r) {
       float* HWY_RESTRICT y = p.y + (from + r) * p.n + first;
       for (std::int64_t c = 0; c < columns; ++c) y[c] = p.bias == nullptr ? totals[r * ops::kPanel + c] : totals[r * ops::kPanel + c] + p.bias[first + c];
