@@ -137,16 +137,20 @@ std::int32_t draw(const Row& r, std::int64_t vocab, std::int32_t output_index, S
   const float* z = scratch.z.data();
   const double top = z[argmax(z, vocab)];
   const double least = r.s.min_p * std::bit_cast<double>(std::uint64_t{1023 + kWeightBits} << 52);
-  scratch.order.clear();
-  std::uint64_t total = 0;
-  for (std::int64_t i = 0; i < vocab; ++i) {
-    std::uint64_t w = exp_weight((static_cast<double>(z[i]) - top) / r.s.temperature);
-    if (static_cast<double>(w) < least) w = 0;
-    scratch.weight[static_cast<std::size_t>(i)] = w;
-    total += w;
-    if (w != 0) scratch.order.push_back(static_cast<std::int32_t>(i));
+  const double temperature = r.s.temperature;
+  std::uint64_t* weight = scratch.weight.data();
+  for (std::int64_t i = 0; i < vocab; ++i) weight[i] = exp_weight((static_cast<double>(z[i]) - top) / temperature);
+  if (least > 0.0)
+    for (std::int64_t i = 0; i < vocab; ++i)
+      if (static_cast<double>(weight[i]) < least) weight[i] = 0;
+  std::uint64_t total = std::accumulate(weight, weight + vocab, std::uint64_t{0});
+  std::int32_t last = -1;
+  if (r.s.top_k > 0 || r.s.top_p < 1.0) {
+    scratch.order.clear();
+    for (std::int64_t i = 0; i < vocab; ++i)
+      if (weight[i] != 0) scratch.order.push_back(static_cast<std::int32_t>(i));
+    last = last_kept(r.s, scratch, scratch.order);
   }
-  const std::int32_t last = last_kept(r.s, scratch, scratch.order);
   const Better better{z};
   if (last >= 0) {
     total = 0;
