@@ -14,7 +14,6 @@ const char* dtype_name(DType t) {
     case DType::kI32: return "int32";
     case DType::kI64: return "int64";
     case DType::kU8: return "uint8";
-    case DType::kI8: return "int8";
   }
   return "?";
 }

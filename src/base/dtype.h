@@ -10,8 +10,8 @@
 namespace quire {
 
 // kFp8...: base/fp8.h.
-enum class DType : std::uint8_t { kF32, kF16, kBF16, kFp8E4m3, kFp8E4m3Fnuz, kFp8E5m2, kI32, kI64, kU8, kI8 };
-inline constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kFp8E4m3, DType::kFp8E4m3Fnuz, DType::kFp8E5m2, DType::kI32, DType::kI64, DType::kU8, DType::kI8};
+enum class DType : std::uint8_t { kF32, kF16, kBF16, kFp8E4m3, kFp8E4m3Fnuz, kFp8E5m2, kI32, kI64, kU8 };
+inline constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kFp8E4m3, DType::kFp8E4m3Fnuz, DType::kFp8E5m2, DType::kI32, DType::kI64, DType::kU8};
 
 [[nodiscard]] constexpr bool is_fp8(DType t) { return t == DType::kFp8E4m3 || t == DType::kFp8E4m3Fnuz || t == DType::kFp8E5m2; }
 
@@ -20,12 +20,12 @@ inline constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DTyp
     case DType::kF32: case DType::kI32: return 4;
     case DType::kF16: case DType::kBF16: return 2;
     case DType::kI64: return 8;
-    case DType::kU8: case DType::kI8: case DType::kFp8E4m3: case DType::kFp8E4m3Fnuz: case DType::kFp8E5m2: return 1;
+    case DType::kU8: case DType::kFp8E4m3: case DType::kFp8E4m3Fnuz: case DType::kFp8E5m2: return 1;
   }
   return 0;
 }
 
-// "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "int32", "int64", "uint8", "int8".
+// "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "int32", "int64", "uint8".
 [[nodiscard]] const char* dtype_name(DType t);
 // Accepts dtype_name() and vLLM's aliases "float", "half". Nothing else.
 [[nodiscard]] std::optional<DType> parse_dtype(std::string_view name);

@@ -121,7 +121,7 @@ std::uint32_t stored_bits(DType dtype, float x) {
     case DType::kFp8E4m3: return to_fp8<Fp8E4m3>(x).bits;
     case DType::kFp8E4m3Fnuz: return to_fp8<Fp8E4m3Fnuz>(x).bits;
     case DType::kFp8E5m2: return to_fp8<Fp8E5m2>(x).bits;
-    case DType::kI32: case DType::kI64: case DType::kU8: case DType::kI8: break;
+    case DType::kI32: case DType::kI64: case DType::kU8: break;
   }
   QUIRE_CHECK(false) << "no cache is made of " << dtype_name(dtype);
   return 0;

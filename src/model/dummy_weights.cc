@@ -100,8 +100,7 @@ class DummyWeights final : public WeightSource {
       case DType::kFp8E5m2:
       case DType::kI32:
       case DType::kI64:
-      case DType::kU8:
-      case DType::kI8: QUIRE_CHECK(false) << "no dummy weights of " << dtype_name(dtype);
+      case DType::kU8: QUIRE_CHECK(false) << "no dummy weights of " << dtype_name(dtype);
     }
     return Raw{dtype, buffer};
   }

@@ -40,8 +40,7 @@ std::optional<std::uint64_t> first_non_finite(DType dtype, std::span<const std::
     case DType::kFp8E4m3Fnuz:  // of no checkpoint
     case DType::kI32:
     case DType::kI64:
-    case DType::kU8:
-    case DType::kI8: break;
+    case DType::kU8: break;
   }
   QUIRE_CHECK(false) << "not a float type: " << dtype_name(dtype);
   return std::nullopt;

@@ -82,7 +82,7 @@ const char* linear_device_name(LinearDevice d) { return d == kCpu ? "CPU" : d ==
 std::span<const LinearRow> linear_table() { return kTable; }
 
 std::string input_name(ActFormat format, ActScaling scaling) {
-  const std::string name = dtype_name(storage_dtype(format));
+  const std::string name = format == kInt8 ? "int8" : dtype_name(storage_dtype(format));
   switch (scaling) {
     case kNone: return name;
     case kStatic: return name + ", static scale";

@@ -9,12 +9,13 @@ namespace quire::ops {
 
 enum class ActFormat : std::uint8_t { kF32, kFp8E4m3, kFp8E4m3Fnuz, kInt8 };
 
+// int8 is stored in bytes like any other.
 [[nodiscard]] constexpr DType storage_dtype(ActFormat f) {
   switch (f) {
     case ActFormat::kF32: return DType::kF32;
     case ActFormat::kFp8E4m3: return DType::kFp8E4m3;
     case ActFormat::kFp8E4m3Fnuz: return DType::kFp8E4m3Fnuz;
-    case ActFormat::kInt8: return DType::kI8;
+    case ActFormat::kInt8: return DType::kU8;
   }
   return DType::kF32;
 }

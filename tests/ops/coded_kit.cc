@@ -44,7 +44,7 @@ std::string random_blocks(gguf::TensorType type, std::int64_t rows, std::int64_t
 Int8Acts::Int8Acts(std::int64_t r, std::int64_t c, std::size_t misalign)
     : rows(r), columns(c), buffer(DType::kFp8E4m3, static_cast<std::size_t>(r * c), misalign), floats(DType::kF32, static_cast<std::size_t>(r * ops::kInt8Input.row_floats(c))) {}
 
-ops::ActTensor Int8Acts::tensor() { return ops::ActTensor{TensorView::dense(buffer.bytes().data(), DType::kI8, {rows, columns}), ops::kInt8Input, floats.as<float>().data(), 0}; }
+ops::ActTensor Int8Acts::tensor() { return ops::ActTensor{TensorView::dense(buffer.bytes().data(), DType::kU8, {rows, columns}), ops::kInt8Input, floats.as<float>().data(), 0}; }
 
 reference::Quantised Int8Acts::numbers() {
   const std::int64_t groups = columns / 32, width = columns / 32 + columns / 16;

@@ -39,7 +39,7 @@ class Model {
     for (std::size_t i = 0; i < weights_.size(); ++i) {
       const ops::Weight& w = weights_[i];
       const std::int64_t m = i + 1 < weights_.size() ? rows : rows > 8 ? 1 : rows;
-      const ops::ActTensor x{TensorView::dense(x_.data(), DType::kI8, {m, w.k}), ops::kInt8Input, floats_.data(), 0};
+      const ops::ActTensor x{TensorView::dense(x_.data(), DType::kU8, {m, w.k}), ops::kInt8Input, floats_.data(), 0};
       ops::linear(stream, x, w, ops::ActTensor{TensorView::dense(y_.data(), DType::kF32, {m, w.n})});
     }
   }

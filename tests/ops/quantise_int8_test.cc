@@ -116,7 +116,7 @@ TEST(QuantiseInt8Death, RowsOfPartialGroupsAndOtherScalingsEndTheProcess) {
   test::GuardedActs x(2, 48);
   std::vector<std::int8_t> bytes(96);
   std::vector<float> floats(64);
-  const auto tensor = [&](const ops::InputQuant& q) { return ops::ActTensor{TensorView::dense(bytes.data(), DType::kI8, {2, 48}), q, floats.data()}; };
+  const auto tensor = [&](const ops::InputQuant& q) { return ops::ActTensor{TensorView::dense(bytes.data(), DType::kU8, {2, 48}), q, floats.data()}; };
   EXPECT_DEATH(ops::quantise(test::op_stream(), x.tensor(), tensor(ops::kInt8Input)), "int8 numbers of 48 columns");
   EXPECT_DEATH(ops::quantise(test::op_stream(), x.tensor(), tensor({ops::ActFormat::kInt8, ops::ActScaling::kPerToken, 0, {}})), "int8 numbers");
 }

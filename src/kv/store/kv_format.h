@@ -42,7 +42,7 @@ inline constexpr KvFormat kKvFormats[] = {KvFormat::kF32, KvFormat::kF16, KvForm
     case DType::kF32: return KvFormat::kF32;
     case DType::kF16: return KvFormat::kF16;
     case DType::kBF16: return KvFormat::kBF16;
-    case DType::kI32: case DType::kI64: case DType::kU8: case DType::kI8: return std::nullopt;
+    case DType::kI32: case DType::kI64: case DType::kU8: return std::nullopt;
   }
   return std::nullopt;
 }
