@@ -44,7 +44,7 @@ void embed_coded_rows(const EmbedParams& p, std::int64_t begin, std::int64_t end
     float* out = p.out + t * p.hidden;
     for (std::int64_t g = 0; g < p.hidden / layout.group; ++g) {
       const CodedGroup group = coded_group(layout, p.hidden, p.table, id, g);
-      for (std::int64_t i = 0; i < layout.group; ++i) *out++ = group.value(i);
+      for (std::int64_t i = 0; i < layout.group; ++i) *out++ = p.scale * group.value(i);
     }
   }
 }
