@@ -16,6 +16,7 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "gguf/blocks.h"
+#include "model/checkpoint.h"
 #include "model/gguf_architectures.h"
 #include "model/json_fields.h"
 #include "model/spec_parse.h"
@@ -278,6 +279,10 @@ Result<ModelSpec> gguf_model_spec(const gguf::File& file) {
   GgufFacts facts{.matrices = {}, .quantised = any_quantised(file)};
   for (const auto& [type, count] : matrix_types(file)) facts.matrices += (facts.matrices.empty() ? "" : ", ") + std::to_string(count) + " " + std::string(gguf::facts_of(type).name);
   spec->gguf = std::move(facts);
+  for (const ParameterSpec& p : parameters_of(spec.value())) {
+    const gguf::Tensor* tensor = find_tensor(file, gguf_tensor_name(*gguf_architecture_of(spec->architecture), p.name));
+    if (tensor != nullptr && p.shape.size() == 2 && gguf::is_quantised(tensor->type)) spec->gguf->blocks.emplace(p.name, tensor->type);
+  }
   log_foreign_keys(file, std::get<std::string_view>(*file.metadata().find("general.architecture")));
   return spec;
 }

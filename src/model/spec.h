@@ -1,6 +1,8 @@
 // What a checkpoint's config.json says, checked and in the field's words. Plain data: no tensors, no device.
 #pragma once
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,6 +10,7 @@
 #include "base/dtype.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "gguf/types.h"
 #include "model/quantization.h"
 
 namespace quire::model {
@@ -41,6 +44,7 @@ struct LayerMask {
 struct GgufFacts {
   std::string matrices;    // by element type, "210 Q4_1, 1 Q8_0"
   bool quantised = false;  // some tensor is; then ModelSpec::dtype is what they become
+  std::map<std::string, gguf::TensorType, std::less<>> blocks;  // types of quantised matrices, by parameter name
 };
 
 struct ModelSpec {
