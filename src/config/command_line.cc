@@ -26,6 +26,8 @@ std::string owner_of(const FlagRow& row) {
     case Audience::kChat: return "chat";
     case Audience::kExplain: return "explain";
     case Audience::kEval: return "eval";
+    case Audience::kQuantize:
+    case Audience::kQuantizeAndExport: return "quantize";
     case Audience::kBench: return "bench " + std::string(split_words(row.benches).front());
     default: return "serve";
   }

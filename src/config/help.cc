@@ -191,7 +191,7 @@ std::string program_help() {
          "  quire --version [--json]                version\n"
          "  quire serve --help, quire run --help    every flag\n"
          "\n"
-         "MODEL is a folder in Hugging Face form, a .gguf file, or a hub id (org/name) in the local Hugging Face cache.\n"
+         "MODEL: a folder in Hugging Face form, a .gguf file, or a hub id (org/name) in the local cache.\n"
          "Flag names, defaults and --config files are those of `vllm serve`.\n";
 }
 
@@ -338,8 +338,8 @@ std::string flags_of(Audience command) {
 
 std::string export_tokenizer_help() {
   return "quire export-tokenizer MODEL.gguf --output DIR [--overwrite] [--json]\n"
-         "\nWrites the tokenizer and chat template of a GGUF file as the files that Hugging Face's libraries read,\n"
-         "with a config.json of its metadata.\n\n" +
+         "\nWrites the tokenizer and chat template of a GGUF file as the files that Hugging Face's libraries\n"
+         "read, with a config.json of its metadata.\n\n" +
          flags_of(Audience::kExportTokenizer);
 }
 

@@ -118,7 +118,7 @@ TEST(Table, FatesHold) {
 
 TEST(Help, FitsAHundredColumns) {
   for (const std::string& text : {program_help(), command_help(Audience::kServe), command_help(Audience::kRun), command_help(Audience::kExplain), command_help(Audience::kBench), command_help(Audience::kBenchAttention), command_help(Audience::kBenchServe),
-                                  command_help(Audience::kBenchLatency), command_help(Audience::kBenchThroughput), command_help(Audience::kChat)}) {
+                                  command_help(Audience::kBenchLatency), command_help(Audience::kBenchThroughput), command_help(Audience::kChat), command_help(Audience::kExportTokenizer)}) {
     for (std::string_view line : split_words(text, '\n')) EXPECT_LE(line.size(), 100u) << line;
   }
 }
@@ -141,6 +141,8 @@ TEST(Help, ShowsDefaultsRangesAndFates) {
   EXPECT_THAT(command_help(Audience::kChat), ::testing::AllOf(HasSubstr("--base-url TEXT"), HasSubstr("--max-tokens N"), Not(HasSubstr("--num-prompts"))));
   EXPECT_THAT(command_help(Audience::kBenchLatency), ::testing::AllOf(HasSubstr("--num-iters N"), Not(HasSubstr("--num-prompts"))));
   EXPECT_THAT(command_help(Audience::kBenchThroughput), HasSubstr("--num-prompts N"));
+  EXPECT_THAT(command_help(Audience::kExportTokenizer), ::testing::AllOf(HasSubstr("--output TEXT"), HasSubstr("--[no-]overwrite"), Not(HasSubstr("--kv"))));
+  EXPECT_THAT(command_help(Audience::kQuantize), ::testing::AllOf(HasSubstr("--output TEXT"), HasSubstr("--kv WORD")));
 }
 
 TEST(Documents, AreFresh) {
