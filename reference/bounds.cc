@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "base/check.h"
 #include "reference/attention.h"
@@ -114,17 +115,21 @@ std::vector<double> rms_norm_bounds(const Matrix& x, std::span<const double> wei
   return bounds;
 }
 
-std::vector<double> silu_mul_bounds(const Matrix& gate_up, const Precision& precision) {
-  const Matrix y = reference::silu_mul(gate_up);
-  // e^-g, 1 +, division, product.
-  const double relative = gamma(ceil_of(precision.transcendental_ulps) + 3, precision.work);
-  // Where e^-g overflows `work` the kernel's gate is 0 instead of |g| e^g, which is largest at the overflow itself.
+namespace {
+
+// Of g / (1 + e^-z) * up, with z = z(g) known within `argument(g)` absolutely. |g| <= |z(g)|.
+template <class Argument>
+std::vector<double> gated_bounds(const Matrix& gate_up, const Matrix& y, const Precision& precision, Argument argument) {
+  // e^-z, 1 +, division, product.
+  const double arithmetic = gamma(ceil_of(precision.transcendental_ulps) + 3, precision.work);
+  // Where e^-z overflows `work` the kernel's gate is 0 instead of |g| e^z, which is largest at the overflow itself.
   const double exponent = shape_of(precision.work).max_exponent + 1;
   const double lost_gate = exponent * std::log(2.0) * std::ldexp(1.0, -static_cast<int>(exponent)) * 1.01;
   std::vector<double> bounds;
   for (std::int64_t r = 0; r < y.rows; ++r) {
     for (std::int64_t i = 0; i < y.cols; ++i) {
       const double value = y.at(r, i), up = std::fabs(gate_up.at(r, y.cols + i));
+      const double relative = arithmetic + (1.0 + arithmetic) * std::expm1(argument(gate_up.at(r, i)));
       const double error = relative * std::fabs(value) + lost_gate * up + underflow(precision.work) * (1.0 + up);
       bounds.push_back(rounding_error(value, error, precision.output));
     }
@@ -132,18 +137,42 @@ std::vector<double> silu_mul_bounds(const Matrix& gate_up, const Precision& prec
   return bounds;
 }
 
+}  // namespace
+
+std::vector<double> silu_mul_bounds(const Matrix& gate_up, const Precision& precision) {
+  return gated_bounds(gate_up, reference::silu_mul(gate_up), precision, [](double) { return 0.0; });
+}
+
+// z = 2 sqrt(2 / pi) (g + 0.044715 g^3): two rounded constants, the square, product, sum, product; all terms of one sign. Past the range of
+// e^z nothing is left to lose but the gate itself.
+std::vector<double> gelu_tanh_mul_bounds(const Matrix& gate_up, const Precision& precision) {
+  const double most = (shape_of(precision.work).max_exponent + 1) * std::log(2.0);
+  return gated_bounds(gate_up, reference::gelu_tanh_mul(gate_up), precision, [&](double g) {
+    const double z = 2.0 * std::sqrt(2.0 / std::numbers::pi) * std::fabs(g + 0.044715 * g * g * g);
+    return std::min(z, most) * gamma(6, precision.work);
+  });
+}
+
+double soft_cap_error(double capped, double cap, const Precision& precision) {
+  // The argument is rounded up to three times, and y tanh'(y) <= tanh(y); tanh; the product.
+  return std::fabs(capped) * gamma(ceil_of(precision.transcendental_ulps) + 5, precision.work) + underflow(precision.work) * (1.0 + cap);
+}
+
 std::vector<double> rope_bounds(const Matrix& x, std::span<const std::int64_t> positions, std::span<const double> frequencies, double attention_scale,
-                                const Precision& precision) {
+                                const Precision& precision, std::span<const double> errors) {
   const auto half = static_cast<std::int64_t>(frequencies.size());
   std::vector<double> bounds;
   for (std::int64_t t = 0; t < x.rows; ++t) {
     for (std::int64_t c = 0; c < x.cols; ++c) {
       const std::int64_t i = c % (2 * half);
       const double angle = static_cast<double>(positions[static_cast<std::size_t>(t)]) * frequencies[static_cast<std::size_t>(i % half)];
-      const double partner = i < half ? x.at(t, c + half) : x.at(t, c - half);
-      const double size = (std::fabs(x.at(t, c) * std::cos(angle)) + std::fabs(partner * std::sin(angle))) * std::fabs(attention_scale);
+      const std::int64_t other = i < half ? c + half : c - half;
+      const double cos = std::fabs(std::cos(angle) * attention_scale), sin = std::fabs(std::sin(angle) * attention_scale);
+      const auto error_of = [&](std::int64_t column) { return errors.empty() ? 0.0 : errors[static_cast<std::size_t>(t * x.cols + column)]; };
+      const double given = error_of(c) * cos + error_of(other) * sin;
+      const double size = std::fabs(x.at(t, c)) * cos + std::fabs(x.at(t, other)) * sin + given;
       // cos or sin, the scale, product, sum, and one for a scale that is applied last. The value itself is at most `size`.
-      const double error = gamma(5, precision.work) * size + 3.0 * underflow(precision.work);
+      const double error = given + gamma(5, precision.work) * size + 3.0 * underflow(precision.work);
       bounds.push_back(rounding_error(size, error, precision.output));
     }
   }
@@ -164,8 +193,7 @@ ScoreError score_error(std::span<const double> query, std::span<const double> ke
   // D products and sums; the scale, log2(e) and their product; the cache's scale in it.
   e.error = gamma(std::ssize(query) + 4 + precision.cache_scale_roundings, precision.work) * size * rule.scale;
   const double capped = reference::score(query, key, 0, rule), bias = rule.alibi_slope * static_cast<double>(distance);
-  // The cap never magnifies an error. Its argument is rounded up to three times, and y tanh'(y) <= tanh(y); tanh; the product.
-  if (rule.soft_cap > 0.0) e.error += std::fabs(capped) * gamma(ceil_of(precision.transcendental_ulps) + 5, precision.work) + underflow(precision.work) * (1.0 + rule.soft_cap);
+  if (rule.soft_cap > 0.0) e.error += soft_cap_error(capped, rule.soft_cap, precision);
   // ALiBi's product and sum.
   if (rule.alibi_slope != 0.0) e.error += 2.0 * u * (std::fabs(bias) + std::fabs(capped) + std::fabs(e.score));
   e.size = std::max({std::fabs(e.score), std::fabs(capped), std::fabs(bias)});

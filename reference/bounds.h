@@ -41,9 +41,13 @@ struct Precision {
                                                        std::span<const double> bias, const Precision& precision);
 [[nodiscard]] std::vector<double> rms_norm_bounds(const reference::Matrix& x, std::span<const double> weight, double eps, const Precision& precision);
 [[nodiscard]] std::vector<double> silu_mul_bounds(const reference::Matrix& gate_up, const Precision& precision);
-// For given angles whose cos and sin are rounded to `work` (what the engine's table does).
+[[nodiscard]] std::vector<double> gelu_tanh_mul_bounds(const reference::Matrix& gate_up, const Precision& precision);
+// What a soft cap adds to the error of its argument, which it never magnifies; `capped` is the exact result.
+[[nodiscard]] double soft_cap_error(double capped, double cap, const Precision& precision);
+// For given angles whose cos and sin are rounded to `work` (what the engine's table does). `errors`: of each element of x; empty: x is exact.
 [[nodiscard]] std::vector<double> rope_bounds(const reference::Matrix& x, std::span<const std::int64_t> positions,
-                                              std::span<const double> frequencies, double attention_scale, const Precision& precision);
+                                              std::span<const double> frequencies, double attention_scale, const Precision& precision,
+                                              std::span<const double> errors = {});
 
 // One head: query [D], keys and values [n, D] as the cache holds them. Covers any split of the sequence into parts of at least
 // attention_part_tokens whose partial results are combined by rescaling, and a scale folded into the query or into base-2 exponents.

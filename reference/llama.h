@@ -1,4 +1,4 @@
-// A whole Llama in float64: what the engine's log-probabilities are compared with. No cache, no batch, no device: every layer sees the
+// A whole model in float64, Llama or one of the families that differ from it by the values of ModelSpec: what the engine's log-probabilities are compared with. No cache, no batch, no device: every layer sees the
 // whole token sequence at once.
 #pragma once
 #include <functional>
@@ -23,6 +23,7 @@ struct LlamaOptions {
   // its own affair, their size is not.
   std::optional<DType> activation_dtype = {};
   std::optional<DType> kv_dtype = {};  // set: keys (after rope) and values are rounded once to it, as a cache would store them
+  DType weight_dtype = DType::kF32;    // that embedding_scale is rounded to
   DType fp8 = DType::kFp8E4m3;         // what inputs of quantised linear layers (spec.quant) are stored as
 };
 
@@ -46,17 +47,27 @@ class LlamaReference {
     double input_scale = 0.0;  // kStatic
   };
   struct Layer {
-    std::vector<double> input_norm, post_attention_norm;
+    std::vector<double> input_norm, feed_forward_norm;    // before the two blocks
+    std::vector<double> attended_norm, fed_norm;          // of what they put out; empty: none
+    std::vector<double> query_norm, key_norm;             // of each head; empty: none
+    std::int64_t window = 0;                              // keys that a query sees, its own included; 0: all
+    double score_cap = 0.0;
+    Rotation rotation;
     Projection q, k, v, o, gate, up, down;
   };
+  void load_norms(Layer& layer, std::int32_t index, const LoadWeight& load) const;
   [[nodiscard]] Matrix project(const Projection& p, const Matrix& x) const;
+  // [T, heads * head_dim], each head normed by itself; without a weight x as it is.
+  [[nodiscard]] Matrix norm_heads(Matrix x, const std::vector<double>& weight) const;
+  // What a block put out, as it is added to the residual.
+  [[nodiscard]] Matrix branch(Matrix out, const std::vector<double>& weight) const;
   [[nodiscard]] Matrix attention_block(const Layer& layer, const Matrix& x) const;
   [[nodiscard]] Matrix feed_forward(const Layer& layer, const Matrix& x) const;
 
   model::ModelSpec spec_;
   std::optional<DType> activation_dtype_, kv_dtype_;
   DType fp8_;
-  Rotation rotation_;
+  double embedding_scale_ = 1.0;
   Matrix embedding_;
   std::optional<Matrix> head_;  // empty: tied to the embedding
   std::vector<double> final_norm_;

@@ -4,9 +4,9 @@
     python3 tools/make_hf_goldens.py models/gsm-tiny tests/golden/gsm_tiny.json --small-models tests/golden/models
 
 Needs torch, transformers and numpy (any recent ones; the versions are written into the files); no network, no GPU. The seeds are fixed, so
-on one machine with one set of versions the files come out the same. With --small-models it also makes the random Llamas that cover what
-MODEL does not: rope scalings, biases, untied embeddings, other head counts. Their folders hold config.json, model.safetensors (float32)
-and logprobs.json.
+on one machine with one set of versions the files come out the same. With --small-models it also makes the random models that cover what
+MODEL does not: rope scalings, biases, untied embeddings, other head counts, the other families. Their folders hold config.json,
+model.safetensors (float32) and logprobs.json. --only names the ones to make, and leaves MODEL's goldens alone.
 
 The JSON of a scored prompt: "ids"; "next": for each position p but the last the log-probability of ids[p + 1]; "top": position ->
 [[token, log-probability] * 20], descending, for every fifth position and the last. Log-probabilities are float32's, to six decimals.
@@ -181,26 +181,56 @@ SMALL_MODELS = {
                     "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0}},
 }
 
+PLAIN = {key: value for key, value in BASE.items() if key not in ("attention_bias", "mlp_bias", "hidden_act")} | {"num_hidden_layers": 3}
+GEMMA = PLAIN | {"num_hidden_layers": 4, "hidden_activation": "gelu_pytorch_tanh", "sliding_window": 20}
+
+
+def family(name: str, changes: dict, base: dict = PLAIN) -> dict:
+    return base | {"architectures": [name + "ForCausalLM"], "model_type": {"Gemma3": "gemma3_text"}.get(name, name.lower())} | changes
+
+
+# Windows, caps and periods are small, so that prompts of 200 tokens feel them all.
+FAMILIES = {
+    "mistral": family("Mistral", {"sliding_window": 24, "rope_theta": 1000.0, "tie_word_embeddings": False}),
+    "qwen2": family("Qwen2", {"use_sliding_window": True, "sliding_window": 20, "max_window_layers": 1, "rope_theta": 1000.0}),
+    "qwen3": family("Qwen3", {"attention_bias": True, "use_sliding_window": False, "sliding_window": 20, "max_window_layers": 1, "rope_theta": 1000.0}),
+    "gemma2": family("Gemma2", {"query_pre_attn_scalar": 24, "attn_logit_softcapping": 5.0, "final_logit_softcapping": 8.0, "rope_theta": 1000.0}, GEMMA),
+    "gemma3_older": family("Gemma3", {"query_pre_attn_scalar": 24, "sliding_window_pattern": 3, "rope_theta": 100000.0, "rope_local_base_freq": 500.0,
+                                      "rope_scaling": {"rope_type": "linear", "factor": 4.0}}, GEMMA),
+    "gemma3_newer": family("Gemma3", {"query_pre_attn_scalar": 24, "layer_types": ["full_attention", "sliding_attention"] * 2, "final_logit_softcapping": 8.0,
+                                      "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 100000.0},
+                                                          "sliding_attention": {"rope_type": "default", "rope_theta": 500.0}}}, GEMMA),
+}
+
 # The served maximum length and the prompts' lengths. Hugging Face recomputes "dynamic" frequencies from each prompt, an engine fixes them
 # from the maximum length it serves: the two agree on prompts of exactly that length.
 SERVED = {"rope_dynamic": (128, [128, 128])}
 SERVED_DEFAULT = (256, [5, 40, 200])
 
 
+def has_bias(config: dict, layer: str) -> bool:
+    if layer.startswith("mlp"):
+        return config.get("mlp_bias", False)
+    return config.get("attention_bias", False) or config["model_type"] == "qwen2" and "o_proj" not in layer
+
+
 def parameter_shapes(config: dict) -> dict[str, list[int]]:
+    gemma = "gemma" in config["model_type"]
     h, inner, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
     q, kv = config["num_attention_heads"] * config["head_dim"], config["num_key_value_heads"] * config["head_dim"]
     shapes = {"model.embed_tokens.weight": [vocab, h]}
     for i in range(config["num_hidden_layers"]):
         at = f"model.layers.{i}."
-        for name, rows, cols, bias in (("self_attn.q_proj", q, h, "attention_bias"), ("self_attn.k_proj", kv, h, "attention_bias"),
-                                       ("self_attn.v_proj", kv, h, "attention_bias"), ("self_attn.o_proj", h, q, "attention_bias"),
-                                       ("mlp.gate_proj", inner, h, "mlp_bias"), ("mlp.up_proj", inner, h, "mlp_bias"),
-                                       ("mlp.down_proj", h, inner, "mlp_bias")):
+        for name, rows, cols in (("self_attn.q_proj", q, h), ("self_attn.k_proj", kv, h), ("self_attn.v_proj", kv, h), ("self_attn.o_proj", h, q),
+                                 ("mlp.gate_proj", inner, h), ("mlp.up_proj", inner, h), ("mlp.down_proj", h, inner)):
             shapes[at + name + ".weight"] = [rows, cols]
-            if config[bias]:
+            if has_bias(config, name):
                 shapes[at + name + ".bias"] = [rows]
         shapes[at + "input_layernorm.weight"] = shapes[at + "post_attention_layernorm.weight"] = [h]
+        if gemma:
+            shapes[at + "pre_feedforward_layernorm.weight"] = shapes[at + "post_feedforward_layernorm.weight"] = [h]
+        if config["model_type"] in ("qwen3", "gemma3_text"):
+            shapes[at + "self_attn.q_norm.weight"] = shapes[at + "self_attn.k_norm.weight"] = [config["head_dim"]]
     shapes["model.norm.weight"] = [h]
     if not config["tie_word_embeddings"]:
         shapes["lm_head.weight"] = [vocab, h]
@@ -211,9 +241,10 @@ def random_weights(config: dict, seed: int) -> dict[str, np.ndarray]:
     """Large enough that scores differ between keys and every parameter shows in the logits."""
     r = np.random.RandomState(seed)  # the legacy generator: its stream never changes between numpy versions
     weights = {}
+    gemma = "gemma" in config["model_type"]  # whose norms multiply by 1 + weight
     for name, shape in parameter_shapes(config).items():
-        deviation = 0.2 if name.endswith(".bias") else 0.3 if len(shape) == 2 else 0.1
-        mean = 1.0 if "norm" in name else 0.0
+        deviation = 0.2 if name.endswith(".bias") else 0.3 if len(shape) == 2 or gemma else 0.1
+        mean = 1.0 if "norm" in name and not gemma else 0.0
         weights[name] = (mean + deviation * r.standard_normal(shape)).astype("<f4")
     return weights
 
@@ -228,10 +259,12 @@ def write_safetensors(path: pathlib.Path, weights: dict[str, np.ndarray]) -> Non
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(a.tobytes() for a in weights.values()))
 
 
-def small_model_goldens(folder: pathlib.Path) -> None:
+def small_model_goldens(folder: pathlib.Path, only: list[str]) -> None:
     torch.set_num_threads(1)
-    for seed, (name, changes) in enumerate(SMALL_MODELS.items(), start=301):
-        config = BASE | changes
+    configs = {name: BASE | changes for name, changes in SMALL_MODELS.items()} | FAMILIES
+    for seed, (name, config) in enumerate(configs.items(), start=301):
+        if only and name not in only:
+            continue
         target = folder / name
         target.mkdir(parents=True, exist_ok=True)
         (target / "config.json").write_text(json.dumps(config, indent=1) + "\n")
@@ -263,12 +296,14 @@ def main() -> None:
     parser.add_argument("model", type=pathlib.Path, help="folder of a checkpoint with problems.py beside it (models/gsm-tiny)")
     parser.add_argument("out", type=pathlib.Path, help="JSON file to write")
     parser.add_argument("--small-models", type=pathlib.Path, help="folder for the random models and their goldens")
+    parser.add_argument("--only", nargs="+", default=[], help="names of random models to make, and nothing else")
     arguments = parser.parse_args()
     if not (arguments.model / "config.json").is_file():
         parser.error(f"{arguments.model} holds no config.json")
     if arguments.small_models:
-        small_model_goldens(arguments.small_models)
-    main_goldens(arguments.model.resolve(), arguments.out)
+        small_model_goldens(arguments.small_models, arguments.only)
+    if not arguments.only:
+        main_goldens(arguments.model.resolve(), arguments.out)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -28,9 +29,6 @@ class Observer {
     out_.layers.assign(static_cast<std::size_t>(spec_.num_layers), none);
     const kv::KvLayout& layout = s.kv.layout();
     window_ = std::min({kWindowTokens, std::int64_t{s.config.limits.max_num_batched_tokens}, std::int64_t{s.config.limits.max_model_len} - 1, layout.num_blocks * layout.block_size});
-    cos_sin_.resize(static_cast<std::size_t>(window_ * spec_.head_dim));
-    stream().copy_to_host(cos_sin_.data(), s.weights.cos_sin(), cos_sin_.size() * sizeof(float));
-    stream().synchronize();
   }
 
   Result<Ranges> run(std::span<const TokenId> text) {
@@ -97,6 +95,10 @@ class Observer {
   void take_heads(const TensorView& qkv, LayerRange& range, std::int32_t layer) {
     read(qkv);
     const std::int64_t d = spec_.head_dim, q_size = spec_.num_heads * d, kv_size = spec_.num_kv_heads * d;
+    const model::LayerWeights& w = s_.weights.layers()[static_cast<std::size_t>(layer)];
+    cos_sin_ = &on_host(w.cos_sin, window_ * d);
+    if (w.q_norm != nullptr) norm_heads({0, spec_.num_heads}, on_host(w.q_norm, d));
+    if (w.k_norm != nullptr) norm_heads({q_size, spec_.num_kv_heads}, on_host(w.k_norm, d));
     take_rotated({0, spec_.num_heads}, range.queries, layer, "a query");
     take_rotated({q_size, spec_.num_kv_heads}, range.keys, layer, "a key");
     for (std::int64_t row = 0; row < rows_; ++row)
@@ -104,16 +106,40 @@ class Observer {
     if (hooks_.before_store && bad_.empty()) hooks_.before_store(layer, range);  // no scale holds infinity
   }
 
-  [[nodiscard]] float at(std::int64_t row, std::int64_t column) const {
+  // Tables of the device, read once: a model has few.
+  [[nodiscard]] const std::vector<float>& on_host(const float* table, std::int64_t count) {
+    std::vector<float>& host = tables_[table];
+    if (host.empty()) {
+      host.resize(static_cast<std::size_t>(count));
+      stream().copy_to_host(host.data(), table, host.size() * sizeof(float));
+      stream().synchronize();
+    }
+    return host;
+  }
+
+  [[nodiscard]] float& at(std::int64_t row, std::int64_t column) {
     const std::int64_t columns = (spec_.num_heads + 2 * std::int64_t{spec_.num_kv_heads}) * spec_.head_dim;
     return values_[static_cast<std::size_t>(row * columns + column)];
+  }
+
+  // As the kernel that stores them does.
+  void norm_heads(Heads heads, const std::vector<float>& weight) {
+    const std::int64_t d = spec_.head_dim;
+    for (std::int64_t row = 0; row < rows_; ++row)
+      for (std::int64_t head = 0; head < heads.count; ++head) {
+        const std::int64_t first = heads.first_column + head * d;
+        float sum = 0.0f;
+        for (std::int64_t i = 0; i < d; ++i) sum += at(row, first + i) * at(row, first + i);
+        const float scale = 1.0f / std::sqrt(sum / static_cast<float>(d) + static_cast<float>(spec_.rms_norm_eps));
+        for (std::int64_t i = 0; i < d; ++i) at(row, first + i) = at(row, first + i) * scale * weight[static_cast<std::size_t>(i)];
+      }
   }
 
   // Row r is at position r. `most` has one entry for each KV head.
   void take_rotated(Heads heads, std::vector<float>& most, std::int32_t layer, const char* what) {
     const std::int64_t d = spec_.head_dim, half = d / 2, group = heads.count / std::ssize(most);
     for (std::int64_t row = 0; row < rows_; ++row) {
-      const float* cos = cos_sin_.data() + row * d;
+      const float* cos = cos_sin_->data() + row * d;
       for (std::int64_t head = 0; head < heads.count; ++head) {
         float& to = most[static_cast<std::size_t>(head / group)];
         for (std::int64_t i = 0; i < half; ++i) {
@@ -129,7 +155,9 @@ class Observer {
   const model::ModelSpec& spec_;
   const ObserveHooks& hooks_;
   std::int64_t window_ = 0, rows_ = 0;  // tokens: of a full window, of the one that runs
-  std::vector<float> cos_sin_, values_;
+  std::vector<float> values_;
+  const std::vector<float>* cos_sin_ = nullptr;          // of the layer that is looked at
+  std::map<const float*, std::vector<float>> tables_;    // by their place on the device
   Ranges out_;
   std::string bad_;  // the first number that is none, and where
 };

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "commands/explain.h"
+#include "commands/run_setup.h"
 #include "model/spec.h"
 #include "text/tokenizer.h"
 
@@ -101,6 +102,7 @@ Result<ModelFacts> read_model_facts(const std::string& model_dir, const std::str
     facts.serve_refusal = spec.error().message;
     return facts;
   }
+  facts.masks = masks_of(spec.value());
   if (tokenizer_length.ok())
     facts.limit = config::length_limit(spec.value(), {tokenizer_length.value()});
   else

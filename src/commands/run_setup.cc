@@ -22,7 +22,8 @@ kv::KvLayout layout_of(const config::ResolvedConfig& c, const attention::Backend
   return layout;
 }
 
-// Those of any layer: layers of one model share a backend.
+}  // namespace
+
 attention::MaskSet masks_of(const model::ModelSpec& spec) {
   attention::MaskSet out;
   for (const model::LayerMask& m : spec.masks) {
@@ -32,8 +33,6 @@ attention::MaskSet masks_of(const model::ModelSpec& spec) {
   }
   return out;
 }
-
-}  // namespace
 
 Result<RunSetup> set_up_run(const config::ResolvedConfig& c, const std::string& device_family, std::optional<graph::GraphMode> forced_mode) {
   const SchedulerConfig& s = c.engine.scheduler;

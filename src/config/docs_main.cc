@@ -1,4 +1,4 @@
-// quire_docs FOLDER: writes FLAGS.md, ENV.md, GGUF.md, GRAPH_MODES.md, LINEAR.md, QUANTIZATION.md and CAPABILITIES.md there, from the tables. Built on demand; the same as
+// quire_docs FOLDER: writes FLAGS.md, ENV.md, GGUF.md, GRAPH_MODES.md, LINEAR.md, QUANTIZATION.md, FAMILIES.md and CAPABILITIES.md there, from the tables. Built on demand; the same as
 // `quire flags-doc`.
 #include <cstdio>
 

@@ -11,6 +11,7 @@
 #include "graph/document.h"
 #include "model/gguf_architectures.h"
 #include "model/quantization.h"
+#include "model/spec.h"
 #include "ops/linear_table.h"
 
 namespace quire::config {
@@ -442,6 +443,7 @@ Status write_docs(const std::string& folder) {
   QUIRE_RETURN_IF_ERROR(write_file(folder + "/GRAPH_MODES.md", graph::graph_modes_markdown()));
   QUIRE_RETURN_IF_ERROR(write_file(folder + "/QUANTIZATION.md", model::quantization_markdown()));
   QUIRE_RETURN_IF_ERROR(write_file(folder + "/GGUF.md", model::gguf_markdown()));
+  QUIRE_RETURN_IF_ERROR(write_file(folder + "/FAMILIES.md", model::families_markdown()));
   QUIRE_RETURN_IF_ERROR(write_file(folder + "/LINEAR.md", ops::linear_markdown()));
   return write_file(folder + "/CAPABILITIES.md", attention::capabilities_markdown());
 }

@@ -12,7 +12,7 @@ namespace quire::config {
 [[nodiscard]] std::string command_help(Audience command);
 [[nodiscard]] std::string flags_markdown();
 [[nodiscard]] std::string env_markdown();
-// Writes FLAGS.md, ENV.md, GRAPH_MODES.md, LINEAR.md and CAPABILITIES.md into `folder`, which must exist.
+// Writes FLAGS.md, ENV.md, GRAPH_MODES.md, LINEAR.md, QUANTIZATION.md, FAMILIES.md and CAPABILITIES.md into `folder`, which must exist.
 [[nodiscard]] Status write_docs(const std::string& folder);
 
 }  // namespace quire::config

@@ -24,7 +24,7 @@ namespace quire::device {
   X(AttnCombine, "attention_decode_combine")                                                  \
   QUIRE_CACHE_KERNELS(X, AttnPrefill, "attention_prefill")                                    \
   QUIRE_CACHE_KERNELS(X, AttnUnified, "attention_unified")                                    \
-  X(SiluMul, "silu_mul") X(GatherRows, "gather_rows") X(Sample, "sample")
+  X(SiluMul, "silu_mul") X(GeluTanhMul, "gelu_tanh_mul") X(SoftCap, "soft_cap") X(GatherRows, "gather_rows") X(Sample, "sample")
 // clang-format on
 
 enum class KernelId : std::uint16_t {

@@ -111,7 +111,7 @@ struct WeightRules {
 // file: the same by its own names.
 [[nodiscard]] Result<std::unique_ptr<WeightSource>> open_checkpoint_weights(const std::string& model_dir, const ModelSpec& spec, const WeightRules& rules);
 
-// --load-format dummy: deterministic values from (seed, parameter name, element index) alone, in `spec.dtype`: norms 1 + small, others
+// --load-format dummy: deterministic values from (seed, parameter name, element index) alone, in `spec.dtype`: what norms multiply by is 1 + small, others
 // normal-like with standard deviation 0.02, finite; FP8 weights and their scales make up numbers of that size. Same bits on every machine and whatever the order of reads.
 [[nodiscard]] std::unique_ptr<WeightSource> dummy_weights(const ModelSpec& spec, std::uint64_t seed);
 

@@ -15,22 +15,9 @@ namespace {
 
 namespace json = boost::json;
 
-enum class Fate {
-  kConsumed,   // read by spec_parse.cc
-  kIgnorable,  // changes nothing in a forward pass of a causal language model
-  kNeutral,    // would change numerics: only null and the listed values, under which it does nothing, are accepted
-  kLength,     // another name of the longest context: accepted when it does not shorten max_position_embeddings
-};
-
-struct ConfigField {
-  std::string_view name;
-  Fate fate = Fate::kIgnorable;
-  std::string_view neutral = {};  // a JSON list of values; null is always neutral
-};
-
-constexpr ConfigField consumed(std::string_view name) { return {name, Fate::kConsumed, {}}; }
+constexpr ConfigField consumed(std::string_view name) { return consumed_field(name); }
 constexpr ConfigField ignorable(std::string_view name) { return {name, Fate::kIgnorable, {}}; }
-constexpr ConfigField neutral(std::string_view name, std::string_view values = "[]") { return {name, Fate::kNeutral, values}; }
+constexpr ConfigField neutral(std::string_view name, std::string_view values = "[]") { return neutral_field(name, values); }
 constexpr ConfigField length(std::string_view name) { return {name, Fate::kLength, {}}; }
 
 constexpr std::array kArithmeticFields = {
@@ -40,7 +27,7 @@ constexpr std::array kArithmeticFields = {
     consumed("attention_bias"), consumed("mlp_bias"), consumed("tie_word_embeddings"), consumed("dtype"), consumed("torch_dtype"),
     consumed("eos_token_id"), consumed("bos_token_id"),
 
-    // Arithmetic that Llama files can ask for and that is not built.
+    // Arithmetic that files can ask for and that is not built, or is not the family's.
     neutral("hidden_act", R"(["silu", "swish"])"), neutral("hidden_activation", R"(["silu", "swish"])"), neutral("pretraining_tp", "[1]"),
     neutral("sliding_window"), neutral("use_sliding_window", "[false]"), neutral("max_window_layers"), neutral("layer_types"),
     neutral("attention_chunk_size"), consumed("quantization_config"), consumed("compression_config"), neutral("quantization"),
@@ -56,7 +43,8 @@ constexpr std::array kArithmeticFields = {
     neutral("num_local_experts", "[0]"), neutral("n_routed_experts", "[0]"), neutral("num_experts_per_tok", "[0]"),
     neutral("num_nextn_predict_layers", "[0]"), neutral("is_encoder_decoder", "[false]"), neutral("add_cross_attention", "[false]"),
     neutral("pruned_heads", "[{}]"), neutral("per_layer_config"), neutral("vision_config"), neutral("text_config"), neutral("audio_config"),
-    neutral("num_kv_shared_layers", "[0]"), neutral("kv_cache_scheme"), neutral("attention_type", R"(["full_attention"])"),
+    neutral("num_kv_shared_layers", "[0]"), neutral("sliding_window_pattern"), neutral("_sliding_window_pattern"),
+    neutral("use_bidirectional_attention", "[false]"), neutral("use_mrope", "[false]"), neutral("kv_cache_scheme"), neutral("attention_type", R"(["full_attention"])"),
 
     length("max_sequence_length"), length("max_seq_len"), length("max_seq_length"), length("seq_length"), length("seq_len"), length("n_positions"),
     length("model_max_length"), length("max_target_positions")};
@@ -103,8 +91,8 @@ constexpr std::array kPythonAndGenerationFields = {
 
 constexpr std::array<std::span<const ConfigField>, 3> kTables = {kArithmeticFields, kOriginAndTrainingFields, kPythonAndGenerationFields};
 
-const ConfigField* find_field(std::string_view name) {
-  for (const auto table : kTables) {
+const ConfigField* find_field(std::string_view name, std::span<const ConfigField> of_family) {
+  for (const auto table : {of_family, kTables[0], kTables[1], kTables[2]}) {
     const auto found = std::find_if(table.begin(), table.end(), [name](const ConfigField& f) { return f.name == name; });
     if (found != table.end()) return &*found;
   }
@@ -147,13 +135,13 @@ void check_length(const ConfigField& field, const json::value& value, const json
 
 }  // namespace
 
-void check_config_fields(const json::object& config, Findings& findings) {
+void check_config_fields(const json::object& config, std::span<const ConfigField> of_family, Findings& findings) {
   std::vector<std::string_view> names;
   for (const auto table : kTables)
     for (const ConfigField& field : table) names.push_back(field.name);
   for (const auto& entry : config) {
     const std::string_view name(entry.key().data(), entry.key().size());
-    const ConfigField* field = find_field(name);
+    const ConfigField* field = find_field(name, of_family);
     if (field == nullptr) {
       findings.unsupported("unknown field " + shown_text(name) + " = " + shown(entry.value()) + did_you_mean(name, names) +
                            ", which may change the model's results");

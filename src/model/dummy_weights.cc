@@ -50,9 +50,9 @@ struct Distribution {
   double centre, width;
 };
 
-Distribution distribution_of(const ParameterSpec& p) {
+Distribution distribution_of(const ParameterSpec& p, double norm_centre) {
   switch (p.kind) {
-    case ParameterKind::kFloat: return {is_norm(p.name) ? 1.0 : 0.0, kWeightScale};
+    case ParameterKind::kFloat: return {is_norm(p.name) ? norm_centre : 0.0, kWeightScale};
     case ParameterKind::kFp8: return {0.0, kFp8Scale};
     case ParameterKind::kWeightScale: return {kWeightScaleMean, kWeightScaleMean * kScaleSpread};
     case ParameterKind::kInputScale: return {kInputScaleMean, kInputScaleMean * kScaleSpread};
@@ -70,7 +70,7 @@ void fill(std::uint64_t key, const Distribution& of, std::size_t count, Store st
 
 class DummyWeights final : public WeightSource {
  public:
-  DummyWeights(DType dtype, std::uint64_t seed) : dtype_(dtype), seed_(seed) {}
+  DummyWeights(const ModelSpec& spec, std::uint64_t seed) : dtype_(spec.dtype), norm_centre_(1.0 - spec.norm_weight_offset), seed_(seed) {}
 
   Result<Raw> read(const ParameterSpec& parameter) override {
     std::size_t count = 1;
@@ -79,7 +79,7 @@ class DummyWeights final : public WeightSource {
     std::vector<std::byte>& buffer = buffer_of_this_thread();
     buffer.resize(count * dtype_bytes(dtype));
     const std::uint64_t key = stream_key(seed_, parameter.name);
-    const Distribution of = distribution_of(parameter);
+    const Distribution of = distribution_of(parameter, norm_centre_);
     std::byte* const out = buffer.data();
     switch (dtype) {
       case DType::kF32: fill(key, of, count, [out](std::size_t i, float x) { std::memcpy(out + 4 * i, &x, 4); }); break;
@@ -112,6 +112,7 @@ class DummyWeights final : public WeightSource {
   }
 
   DType dtype_;
+  double norm_centre_;
   std::uint64_t seed_;
   std::mutex mutex_;
   std::map<std::thread::id, std::vector<std::byte>> buffers_;
@@ -119,6 +120,6 @@ class DummyWeights final : public WeightSource {
 
 }  // namespace
 
-std::unique_ptr<WeightSource> dummy_weights(const ModelSpec& spec, std::uint64_t seed) { return std::make_unique<DummyWeights>(spec.dtype, seed); }
+std::unique_ptr<WeightSource> dummy_weights(const ModelSpec& spec, std::uint64_t seed) { return std::make_unique<DummyWeights>(spec, seed); }
 
 }  // namespace quire::model

@@ -1,7 +1,5 @@
 #include "model/forward.h"
 
-#include <cmath>
-
 namespace quire::model {
 namespace {
 
@@ -22,9 +20,17 @@ void observe(const ForwardModel& m, Site site, std::int32_t layer) {
   if (m.observer != nullptr) (*m.observer)(site, layer);
 }
 
+void gate(device::Stream& stream, Activation activation, const ops::ActTensor& gate_up, const ops::ActTensor& y, const ops::ActTensor& quantised) {
+  switch (activation) {
+    case Activation::kSilu: return ops::silu_mul(stream, gate_up, y, quantised);
+    case Activation::kGeluTanh: return ops::gelu_tanh_mul(stream, gate_up, y, quantised);
+  }
+}
+
 // Up to the write of this layer's keys and values.
 void before_attention(device::Stream& stream, const ForwardModel& m, const StepView& step, const LayerTensors& t, std::int32_t layer) {
-  const ops::Weight& qkv = layer_weights(m, layer).qkv;
+  const LayerWeights& w = layer_weights(m, layer);
+  const ops::Weight& qkv = w.qkv;
   observe(m, Site::kQkvInput, layer);
   ops::linear(stream, m.act.input_of(qkv, t.hidden), qkv, t.qkv);
   observe(m, Site::kQkvOutput, layer);
@@ -32,7 +38,10 @@ void before_attention(device::Stream& stream, const ForwardModel& m, const StepV
                              ops::RopeKvWrite{.qkv = t.qkv,
                                               .positions = step.positions,
                                               .slots = step.slots,
-                                              .cos_sin = m.weights.cos_sin(),
+                                              .cos_sin = w.cos_sin,
+                                              .q_norm = w.q_norm,
+                                              .k_norm = w.k_norm,
+                                              .norm_eps = static_cast<float>(m.spec.rms_norm_eps),
                                               .num_heads = m.spec.num_heads,
                                               .q = t.q,
                                               .kv_scales = m.kv.scales()},
@@ -47,17 +56,17 @@ void after_attention(device::Stream& stream, const ForwardModel& m, const LayerT
   observe(m, Site::kOInput, layer);
   if (o_input.quant.quantised()) ops::quantise(stream, t.attended, o_input);
   ops::linear(stream, o_input, w.o, t.projected);
-  ops::add_rms_norm(stream, t.projected, t.residual, w.post_norm, eps, t.hidden, gate_up_input);
+  ops::add_rms_norm(stream, t.projected, t.residual, {w.feed_forward_norm, eps, w.attended_norm}, t.hidden, gate_up_input);
   observe(m, Site::kGateUpInput, layer);
   ops::linear(stream, gate_up_input, w.gate_up, t.gate_up);
-  ops::silu_mul(stream, t.gate_up, t.activated, down_input);
+  gate(stream, m.spec.activation, t.gate_up, t.activated, down_input);
   observe(m, Site::kDownInput, layer);
   ops::linear(stream, down_input, w.down, t.projected);
   if (layer + 1 < m.spec.num_layers) {
     const LayerWeights& next = layer_weights(m, layer + 1);
-    ops::add_rms_norm(stream, t.projected, t.residual, next.input_norm, eps, t.hidden, m.act.input_of(next.qkv, t.hidden));
+    ops::add_rms_norm(stream, t.projected, t.residual, {next.input_norm, eps, w.fed_norm}, t.hidden, m.act.input_of(next.qkv, t.hidden));
   } else {
-    ops::add_rms_norm(stream, t.projected, t.residual, m.weights.final_norm(), eps, t.hidden);
+    ops::add_rms_norm(stream, t.projected, t.residual, {m.weights.final_norm(), eps, w.fed_norm}, t.hidden);
   }
 }
 
@@ -112,7 +121,7 @@ void forward_attention(device::Stream& stream, const ForwardModel& m, const Step
                                                      .block_table = step.block_table,
                                                      .block_table_stride = step.block_table_stride,
                                                      .num_heads = m.spec.num_heads,
-                                                     .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(m.spec.head_dim))),
+                                                     .scale = static_cast<float>(m.spec.attention_scale()),
                                                      .layout = &m.kv.layout(),
                                                      .pool = m.kv.data(),
                                                      .kv_scales = m.kv.scales(),
@@ -135,6 +144,7 @@ void logits(device::Stream& stream, const ForwardModel& m, const std::int32_t* t
   const ops::ActTensor input = m.act.input_of(m.weights.lm_head(), gathered);
   if (input.quant.quantised()) ops::quantise(stream, gathered, input);
   ops::linear(stream, input, m.weights.lm_head(), rows_of(m.act.logits, count));
+  if (m.spec.final_soft_cap > 0.0) ops::soft_cap(stream, rows_of(m.act.logits, count), static_cast<float>(m.spec.final_soft_cap));
 }
 
 }  // namespace quire::model

@@ -1,4 +1,4 @@
-// The forward pass of a Llama-family model, written once against ops and attention. Launches only: it may be run, or recorded and replayed.
+// The forward pass of every family, written once against ops and attention. Launches only: it may be run, or recorded and replayed.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -82,7 +82,7 @@ void forward_piece(device::Stream& stream, const ForwardModel& m, const StepView
 void forward_attention(device::Stream& stream, const ForwardModel& m, const StepView& step, std::int32_t layer);
 // All pieces in order: act.hidden holds the last hidden states of the step's tokens.
 void forward(device::Stream& stream, const ForwardModel& m, const StepView& step);
-// Logits of the tokens `token_rows[0, count)` (indices into the step's tokens; -1: zeros) into the first rows of act.logits.
+// Logits of the tokens `token_rows[0, count)` (indices into the step's tokens; -1: zeros) into the first rows of act.logits, capped where the model says so.
 void logits(device::Stream& stream, const ForwardModel& m, const std::int32_t* token_rows, std::int64_t count);
 
 }  // namespace quire::model

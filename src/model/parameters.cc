@@ -1,8 +1,9 @@
-// The parameter list of the Llama layer walk, in the names of Hugging Face checkpoints.
+// The parameter list of the one layer walk of all families, in the names of Hugging Face checkpoints.
 #include <string>
 
 #include "base/checked.h"
 #include "model/checkpoint.h"
+#include "model/norm_names.h"
 
 namespace quire::model {
 namespace {
@@ -51,15 +52,20 @@ std::int64_t linear_columns(const ModelSpec& spec, LinearKind kind) {
 std::vector<ParameterSpec> parameters_of(const ModelSpec& spec) {
   const std::int64_t hidden = spec.hidden_size;
   std::vector<ParameterSpec> out;
+  const auto norm = [&](const std::string& name, std::int64_t width) { out.push_back({name + ".weight", {width}}); };
   out.push_back({"model.embed_tokens.weight", {spec.vocab_size, hidden}});
   for (std::int32_t i = 0; i < spec.num_layers; ++i) {
     const std::string layer = "model.layers." + std::to_string(i);
-    out.push_back({layer + ".input_layernorm.weight", {hidden}});
-    for (const LinearKind kind : {LinearKind::kQ, LinearKind::kK, LinearKind::kV, LinearKind::kO}) add_linear(out, spec, i, kind, spec.attention_bias);
-    out.push_back({layer + ".post_attention_layernorm.weight", {hidden}});
+    norm(layer + std::string(kInputNorm), hidden);
+    for (const LinearKind kind : {LinearKind::kQ, LinearKind::kK, LinearKind::kV}) add_linear(out, spec, i, kind, spec.qkv_bias);
+    if (spec.qk_norm) norm(layer + std::string(kQNorm), spec.head_dim), norm(layer + std::string(kKNorm), spec.head_dim);
+    add_linear(out, spec, i, LinearKind::kO, spec.o_bias);
+    if (spec.branch_norms) norm(layer + std::string(kAttendedNorm), hidden);
+    norm(layer + std::string(feed_forward_norm_name(spec)), hidden);
     for (const LinearKind kind : {LinearKind::kGate, LinearKind::kUp, LinearKind::kDown}) add_linear(out, spec, i, kind, spec.mlp_bias);
+    if (spec.branch_norms) norm(layer + std::string(kFedNorm), hidden);
   }
-  out.push_back({"model.norm.weight", {hidden}});
+  norm("model.norm", hidden);
   if (!spec.tie_word_embeddings) out.push_back({"lm_head.weight", {spec.vocab_size, hidden}});
   return out;
 }

@@ -180,37 +180,99 @@ const json::object* block(const json::object& config, std::string_view name, Fin
   return value->get_object().empty() ? nullptr : &value->get_object();
 }
 
-}  // namespace
+// A field that is a number above 0 wherever it stands; nullopt: absent, null, or wrong with a finding.
+std::optional<double> base_frequency(const json::object& config, std::string_view name, Findings& findings) {
+  const json::value* value = config.if_contains(name);
+  if (value == nullptr || value->is_null()) return std::nullopt;
+  const auto n = finite_number(*value);
+  if (n && *n > 0 && *n <= kMaxTheta) return n;
+  findings.wrong(std::string(name) + " = " + shown(*value) + " must be a positive number");
+  return std::nullopt;
+}
 
-RopeSpec parse_rope(const json::object& config, std::optional<std::int64_t> max_position_embeddings, std::int32_t head_dim, Findings& findings) {
+// One block, with the theta that the config states beside it under `top_name`.
+struct BlockPlace {
+  const json::object& config;
+  std::string_view name, top_name;
+  std::optional<double> top_theta;
+  double default_theta;
+  std::optional<std::int64_t> positions;
+};
+
+RopeSpec parse_block(const json::object& fields, const BlockPlace& at, Findings& findings) {
+  RopeBlock parser(fields, at.name, findings);
+  RopeSpec parsed = parser.parse(at.positions);
+  if (!parser.states_theta())
+    parsed.theta = at.top_theta.value_or(at.default_theta);
+  else if (at.top_theta && *at.top_theta != parsed.theta)
+    findings.wrong(std::string(at.name) + ".rope_theta contradicts " + std::string(at.top_name) + " = " + shown(*at.config.if_contains(at.top_name)));
+  return parsed;
+}
+
+constexpr std::string_view kFull = "full_attention", kSliding = "sliding_attention";
+
+// rope_parameters by kind of layer: an object of objects.
+bool is_by_layer(const json::object& fields) {
+  return std::any_of(fields.begin(), fields.end(), [](const auto& entry) { return entry.key() == json::string_view(kFull.data(), kFull.size()) || entry.key() == json::string_view(kSliding.data(), kSliding.size()); });
+}
+
+// The block of one kind of layer; nullptr: not there, and a finding says so.
+const json::object* layer_block(const json::object& fields, std::string_view kind, Findings& findings) {
+  const json::value* value = fields.if_contains(kind);
+  if (value != nullptr && value->is_object()) return &value->get_object();
+  findings.wrong("rope_parameters." + std::string(kind) + " = " + (value == nullptr ? "(absent)" : shown(*value)) + " must be an object");
+  return nullptr;
+}
+
+RopePair by_layer(const json::object& config, const json::object& fields, const RopeDefaults& defaults, std::optional<std::int64_t> positions, Findings& findings) {
+  RopePair out;
+  for (const auto& entry : fields)
+    if (entry.key() != json::string_view(kFull.data(), kFull.size()) && entry.key() != json::string_view(kSliding.data(), kSliding.size()))
+      findings.unsupported("rope_parameters." + std::string(entry.key()) + " is not implemented beside full_attention and sliding_attention");
+  if (const json::object* full = layer_block(fields, kFull, findings))
+    out.all = parse_block(*full, {config, "rope_parameters.full_attention", "rope_theta", base_frequency(config, "rope_theta", findings), defaults.theta, positions}, findings);
+  if (const json::object* sliding = layer_block(fields, kSliding, findings))
+    out.local = parse_block(*sliding, {config, "rope_parameters.sliding_attention", "rope_local_base_freq", base_frequency(config, "rope_local_base_freq", findings), defaults.local_theta, positions}, findings);
+  if (block(config, "rope_scaling", findings) != nullptr) findings.unsupported("rope_scaling beside rope_parameters by kind of layer is not implemented");
+  return out;
+}
+
+RopeSpec one_rope(const json::object& config, const RopeDefaults& defaults, std::optional<std::int64_t> positions, Findings& findings) {
   RopeSpec rope;
   const std::size_t before = findings.texts().size();
-  std::optional<double> top_theta;
-  if (const json::value* value = config.if_contains("rope_theta"); value != nullptr && !value->is_null()) {
-    top_theta = finite_number(*value);
-    if (!top_theta || *top_theta <= 0 || *top_theta > kMaxTheta) {
-      findings.wrong("rope_theta = " + shown(*value) + " must be a positive number");
-      top_theta.reset();
-    }
-    rope.theta = top_theta.value_or(rope.theta);
-  }
+  const std::optional<double> top_theta = base_frequency(config, "rope_theta", findings);
+  rope.theta = top_theta.value_or(defaults.theta);
   std::optional<RopeSpec> stated;
   for (const std::string_view name : {std::string_view("rope_parameters"), std::string_view("rope_scaling")}) {
     const json::object* fields = block(config, name, findings);
     if (fields == nullptr) continue;
-    RopeBlock parser(*fields, name, findings);
-    RopeSpec parsed = parser.parse(max_position_embeddings);
-    if (!parser.states_theta())
-      parsed.theta = top_theta.value_or(stated ? stated->theta : parsed.theta);
-    else if (top_theta && *top_theta != parsed.theta)
-      findings.wrong(std::string(name) + ".rope_theta contradicts rope_theta = " + shown(*config.if_contains("rope_theta")));
+    const RopeSpec parsed = parse_block(*fields, {config, name, "rope_theta", top_theta, stated ? stated->theta : defaults.theta, positions}, findings);
     if (stated && findings.texts().size() == before && !same(*stated, parsed)) findings.wrong("rope_scaling contradicts rope_parameters");
     if (!stated) stated = parsed;
   }
-  if (stated) rope = *stated;
+  return stated.value_or(rope);
+}
+
+void check_rope(const RopeSpec& rope, std::int32_t head_dim, Findings& findings) {
   if (rope.kind == RopeKind::kYarn && rope.theta <= 1.0) findings.wrong("rope_theta must be greater than 1 for rope type 'yarn'");
   if (rope.kind == RopeKind::kDynamic && head_dim > 0 && head_dim < 4) findings.wrong("rope type 'dynamic' needs a head_dim of at least 4");
-  return rope;
+}
+
+}  // namespace
+
+RopePair parse_rope(const json::object& config, const RopeDefaults& defaults, const RopeSizes& sizes, Findings& findings) {
+  const bool two = defaults.local_theta > 0.0;
+  const json::object* parameters = two ? block(config, "rope_parameters", findings) : nullptr;
+  RopePair out;
+  if (parameters != nullptr && is_by_layer(*parameters)) {
+    out = by_layer(config, *parameters, defaults, sizes.max_position_embeddings, findings);
+  } else {
+    out.all = one_rope(config, defaults, sizes.max_position_embeddings, findings);
+    if (two) out.local = RopeSpec{.theta = base_frequency(config, "rope_local_base_freq", findings).value_or(defaults.local_theta)};
+  }
+  check_rope(out.all, sizes.head_dim, findings);
+  if (out.local) check_rope(*out.local, sizes.head_dim, findings);
+  return out;
 }
 
 }  // namespace quire::model

@@ -2,10 +2,16 @@
 
 #include <algorithm>
 
+#include "model/families.h"
+
 namespace quire::model {
 
 const std::vector<std::string>& known_architectures() {
-  static const std::vector<std::string> known = {"LlamaForCausalLM"};
+  static const std::vector<std::string> known = [] {
+    std::vector<std::string> names;
+    for (const Family& family : families()) names.emplace_back(family.architecture);
+    return names;
+  }();
   return known;
 }
 

@@ -1,5 +1,6 @@
 // What a checkpoint's config.json says, checked and in the field's words. Plain data: no tensors, no device.
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -47,6 +48,10 @@ struct GgufFacts {
   std::map<std::string, gguf::TensorType, std::less<>> blocks;  // types of quantised matrices, by parameter name
 };
 
+// What the gate of the feed-forward block goes through. gelu_tanh: the tanh form of GELU (Hendrycks and Gimpel 2016, arXiv:1606.08415).
+enum class Activation : std::uint8_t { kSilu, kGeluTanh };
+
+// Families (model/families.h) differ in these values alone: whatever walks a model reads them and never a family's name.
 struct ModelSpec {
   std::string architecture;  // "LlamaForCausalLM"
   std::string model_type;    // "llama"
@@ -56,10 +61,17 @@ struct ModelSpec {
   std::int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
   RopeSpec rope;
-  bool attention_bias = false;  // biases on q, k, v, o
-  bool mlp_bias = false;
+  std::optional<RopeSpec> local_rope;  // of layers with a window, where it is another
+  bool qkv_bias = false, o_bias = false, mlp_bias = false;
+  bool qk_norm = false;       // each head of q and k goes through an RMS norm before it is rotated
+  bool branch_norms = false;  // what attention and the feed-forward block put out goes through an RMS norm before it is added
+  double norm_weight_offset = 0.0;  // an RMS norm multiplies by this + what the checkpoint holds
+  Activation activation = Activation::kSilu;
+  double embedding_scale = 1.0;     // rounded to the served type; multiplies embeddings, not the output matrix that is tied to them
+  std::optional<double> query_pre_attn_scalar;  // scores are multiplied by its square root's inverse; absent: head_dim's
+  double final_soft_cap = 0.0;      // of logits; 0: none
   bool tie_word_embeddings = false;
-  std::vector<LayerMask> masks;        // [num_layers]; empty: none, which is all that a config.json may ask for so far
+  std::vector<LayerMask> masks;        // [num_layers]; empty: none
   DType dtype = DType::kBF16;          // "dtype" or "torch_dtype"; float32 when absent
   std::vector<TokenId> eos_token_ids;  // config.json's eos_token_id (number or list)
   std::optional<TokenId> bos_token_id;
@@ -67,6 +79,9 @@ struct ModelSpec {
   std::optional<GgufFacts> gguf;       // the model is a GGUF file
 
   [[nodiscard]] LayerMask mask_of(std::int32_t layer) const { return masks.empty() ? LayerMask{} : masks.at(static_cast<std::size_t>(layer)); }
+  [[nodiscard]] bool is_local(std::int32_t layer) const { return mask_of(layer).window > 0; }
+  [[nodiscard]] const RopeSpec& rope_of(std::int32_t layer) const { return local_rope && is_local(layer) ? *local_rope : rope; }
+  [[nodiscard]] double attention_scale() const { return 1.0 / std::sqrt(query_pre_attn_scalar.value_or(head_dim)); }
 };
 
 // generation_config.json: sampling defaults and end tokens. Absent file: all empty.
@@ -77,8 +92,7 @@ struct GenerationDefaults {
 };
 
 // Reads `model_dir`/config.json, and hf_quant_config.json beside it where there is one; where `model_dir` is a GGUF file, its metadata. Refuses by name: unknown architecture (with the
-// list of known ones), a field that changes numerics and is not implemented (sliding_window in use, hidden_act other than silu, unknown
-// rope type, a quantisation that docs/QUANTIZATION.md does not list, ...),
+// list of known ones), a field that changes numerics and is not implemented (an activation that is not the family's, unknown rope type, a quantisation that docs/QUANTIZATION.md does not list, ...),
 // values that contradict each other or overflow. Unknown fields that do not change numerics are ignored by an explicit list;
 // a field on no list is refused by name, so that nothing is ever silently ignored.
 [[nodiscard]] Result<ModelSpec> read_model_spec(const std::string& model_dir);
@@ -88,8 +102,9 @@ struct GenerationDefaults {
 // passed over, it would change answers without a word.
 [[nodiscard]] Result<GenerationDefaults> read_generation_defaults(const std::string& model_dir, std::int64_t vocab_size);
 
-// Architectures this build serves, for messages and documents.
+// Architectures this build serves (model/families.h), for messages; docs/FAMILIES.md.
 [[nodiscard]] const std::vector<std::string>& known_architectures();
+[[nodiscard]] std::string families_markdown();
 
 // The longest context vLLM would derive: max_position_embeddings (for yarn: the original length), limited by the tokenizer's
 // model_max_length when that is stated (> 0; yarn ignores it), then scaled by the rope factor for linear, dynamic and yarn.

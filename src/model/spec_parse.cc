@@ -1,11 +1,13 @@
 // Which fields exist at all is decided in config_fields.cc; here the consumed ones are read.
-#include <algorithm>
 #include <boost/json/value.hpp>
 #include <exception>
 #include <limits>
+#include <utility>
 
 #include "base/suggest.h"
 #include "model/config_fields.h"
+#include "model/families.h"
+#include "model/family_parse.h"
 #include "model/json_fields.h"
 #include "model/quant_parse.h"
 #include "model/rope_parse.h"
@@ -42,8 +44,9 @@ class ConfigReader {
   // An integer from 1 to `most`. nullopt: it is not, and a finding says so; then nothing that would follow from it is looked at, so that one
   // mistake has one finding.
   std::optional<std::int64_t> size(const std::string& field, std::int64_t most);
-  bool flag(const std::string& field);
-  void read_architecture(ModelSpec& spec);
+  // The row of the family; one that is not known leaves a finding, and the rest is read as Llama's.
+  const Family& read_architecture(ModelSpec& spec);
+  void check_stated_heads(const Family& family);
   void read_heads(std::optional<std::int64_t> hidden, ModelSpec& spec);
   void read_token_ids(std::optional<std::int64_t> vocab, ModelSpec& spec);
   DType read_dtype();
@@ -65,34 +68,37 @@ std::optional<std::int64_t> ConfigReader::size(const std::string& field, std::in
   return std::nullopt;
 }
 
-bool ConfigReader::flag(const std::string& field) {
-  const json::value* value = get(field);
-  if (value == nullptr) return false;
-  if (const bool* b = value->if_bool()) return *b;
-  findings_.wrong(field + " = " + shown(*value) + " must be true or false");
-  return false;
-}
-
-void ConfigReader::read_architecture(ModelSpec& spec) {
+const Family& ConfigReader::read_architecture(ModelSpec& spec) {
   std::string known;
   for (const std::string& name : known_architectures()) known += (known.empty() ? "" : ", ") + name;
+  const Family* family = &families().front();
   const json::value* value = get("architectures");
   const json::array* list = value == nullptr ? nullptr : value->if_array();
   if (list == nullptr || list->size() != 1 || !list->front().is_string()) {
     findings_.unsupported("architectures = " + (value == nullptr ? "(absent)" : shown(*value)) + " must name one architecture (known: " + known +
                           ")");
-    return;
+    return *family;
   }
   spec.architecture.assign(list->front().get_string().data(), list->front().get_string().size());
-  const auto& names = known_architectures();
-  if (std::find(names.begin(), names.end(), spec.architecture) == names.end()) {
+  if (const Family* found = find_family(spec.architecture); found != nullptr) {
+    family = found;
+  } else {
+    const auto& names = known_architectures();
     const std::vector<std::string_view> candidates(names.begin(), names.end());
-    findings_.unsupported("architecture " + shown_text(spec.architecture) + " is not implemented (known: " + known + ")" +
-                          did_you_mean(spec.architecture, candidates));
+    const std::string_view reason = refusal_of(spec.architecture);
+    findings_.unsupported("architecture " + shown_text(spec.architecture) + " is not implemented" + (reason.empty() ? "" : ": " + std::string(reason)) + " (known: " + known + ")" +
+                          (reason.empty() ? did_you_mean(spec.architecture, candidates) : std::string()));
+    return *family;
   }
-  spec.model_type = "llama";
-  if (const json::value* type = get("model_type"); type != nullptr && (!type->is_string() || type->get_string() != "llama"))
-    findings_.unsupported("model_type = " + shown(*type) + " is not implemented (only \"llama\")");
+  spec.model_type = family->model_type;
+  if (const json::value* type = get("model_type"); type != nullptr && (!type->is_string() || type->get_string() != json::string_view(family->model_type.data(), family->model_type.size())))
+    findings_.unsupported("model_type = " + shown(*type) + " is not implemented (of a " + spec.architecture + " only \"" + spec.model_type + "\")");
+  return *family;
+}
+
+void ConfigReader::check_stated_heads(const Family& family) {
+  if (family.states_heads && get("num_key_value_heads") == nullptr) findings_.wrong("num_key_value_heads is missing");
+  if (family.states_head_dim && get("head_dim") == nullptr) findings_.wrong("head_dim is missing");
 }
 
 void ConfigReader::read_heads(std::optional<std::int64_t> hidden, ModelSpec& spec) {
@@ -147,8 +153,8 @@ DType ConfigReader::read_dtype() {
 
 ModelSpec ConfigReader::read() {
   ModelSpec spec;
-  read_architecture(spec);
-  check_config_fields(config_, findings_);
+  const Family& family = read_architecture(spec);
+  check_config_fields(config_, family.fields, findings_);
   const auto hidden = size("hidden_size", kMaxWidth), vocab = size("vocab_size", kMaxVocab);
   spec.hidden_size = as_size(hidden);
   spec.vocab_size = as_size(vocab);
@@ -157,6 +163,7 @@ ModelSpec ConfigReader::read() {
   const auto positions = size("max_position_embeddings", std::numeric_limits<std::int32_t>::max());
   spec.max_position_embeddings = positions.value_or(kUnread);
   if (positions == 1) findings_.wrong("max_position_embeddings = 1 leaves no room for an output; at least 2");
+  check_stated_heads(family);
   read_heads(hidden, spec);
   if (const json::value* eps = get("rms_norm_eps")) {
     const auto n = finite_number(*eps);
@@ -165,11 +172,11 @@ ModelSpec ConfigReader::read() {
     else
       findings_.wrong("rms_norm_eps = " + shown(*eps) + " must be a number above 0 and at most 1");
   }
-  spec.attention_bias = flag("attention_bias");
-  spec.mlp_bias = flag("mlp_bias");
-  spec.tie_word_embeddings = flag("tie_word_embeddings");
+  parse_family(family, config_, spec, findings_);
   spec.dtype = read_dtype();
-  spec.rope = parse_rope(config_, positions, spec.head_dim, findings_);
+  RopePair rope = parse_rope(config_, {family.rope_theta, family.local_rope_theta}, {positions, spec.head_dim}, findings_);
+  spec.rope = rope.all;
+  spec.local_rope = std::move(rope.local);
   read_token_ids(vocab, spec);
   spec.quant = parse_quantization(config_, hf_quant_, spec.num_layers, findings_);
   return spec;

@@ -46,6 +46,14 @@ Status fill_weight_scales(const ParameterSpec& p, const WeightSource::Raw& raw, 
   return {};
 }
 
+// The sum is float32's, as where it is added at each use.
+Status fill_vector(const ops::RawMatrix& matrix, float* to, float added) {
+  QUIRE_RETURN_IF_ERROR(ops::store_f32(matrix, to));
+  if (added != 0.0f)
+    for (std::int64_t i = 0; i < matrix.rows * matrix.columns; ++i) to[i] += added;
+  return {};
+}
+
 }  // namespace
 
 Status fill(const ParameterSpec& p, const WeightSource::Raw& raw, const Destination& to, const FillFormats& formats) {
@@ -55,7 +63,7 @@ Status fill(const ParameterSpec& p, const WeightSource::Raw& raw, const Destinat
   switch (to.kind) {
     case Destination::Kind::kPacked: return ops::pack_rows(matrix, formats.plain, to.first_row, to.target);
     case Destination::Kind::kRowMajor: return ops::store_rows(matrix, formats.plain, to.target);
-    case Destination::Kind::kFloat: return ops::store_f32(matrix, static_cast<float*>(to.target));
+    case Destination::Kind::kFloat: return fill_vector(matrix, static_cast<float*>(to.target), to.added);
     case Destination::Kind::kFp8: return ops::pack_fp8_rows(matrix, formats.fp8, to.first_row, to.target);
     case Destination::Kind::kQuantised: {
       const auto scale = ops::quantising_scale(matrix, formats.fp8);

@@ -36,6 +36,7 @@ struct Destination {
   void* target = nullptr;
   std::int64_t first_row = 0;
   PartScales scales = {};  // kQuantised, kWeightScale
+  float added = 0.0f;      // kFloat: to each element
 };
 
 struct FillFormats {

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "device/workspace.h"
 #include "model/fused_linears.h"
+#include "model/norm_names.h"
 #include "model/weight_fill.h"
 #include "ops/linear_table.h"
 #include "ops/pack.h"
@@ -60,7 +61,7 @@ MatrixShape head_shape(const ModelSpec& s, const WeightsOptions& o) {
 
 MatrixShape shape_of(const ModelSpec& s, const WeightsOptions& o, std::int32_t layer, const FusedLinear& fused) {
   MatrixShape out;
-  out.has_bias = fused.first == LinearKind::kQ || fused.first == LinearKind::kO ? s.attention_bias : s.mlp_bias;
+  out.has_bias = fused.first == LinearKind::kQ ? s.qkv_bias : fused.first == LinearKind::kO ? s.o_bias : s.mlp_bias;
   const LinearScheme scheme = out.scheme = s.quant.scheme_of(layer, fused.first);
   ops::Weight& w = out.weight;
   w.k = linear_columns(s, fused.first);
@@ -124,12 +125,12 @@ struct MatrixMemory {
 };
 
 struct LayerMemory {
-  TensorView input_norm, post_norm;
+  TensorView input_norm, feed_forward_norm, attended_norm, fed_norm, q_norm, k_norm;
   MatrixMemory qkv, o, gate_up, down;
 };
 
 struct ArenaMemory {
-  TensorView embedding, final_norm, cos_sin;
+  TensorView embedding, final_norm, cos_sin, local_cos_sin;
   ops::WeightFormat embedding_format = ops::WeightFormat::kBF16;  // where it is a tensor of its own
   MatrixMemory lm_head;
   std::vector<LayerMemory> layers;
@@ -154,11 +155,15 @@ struct ArenaMemory {
     lm_head.visit(v, head_shape(s, o));
     v.tensor(final_norm, DType::kF32, {s.hidden_size});
     v.tensor(cos_sin, DType::kF32, {o.max_model_len, s.head_dim});
+    if (s.local_rope) v.tensor(local_cos_sin, DType::kF32, {o.max_model_len, s.head_dim});
     layers.resize(static_cast<std::size_t>(s.num_layers));
     for (std::int32_t i = 0; i < s.num_layers; ++i) {
       LayerMemory& l = layers[static_cast<std::size_t>(i)];
-      v.tensor(l.input_norm, DType::kF32, {s.hidden_size});
-      v.tensor(l.post_norm, DType::kF32, {s.hidden_size});
+      for (TensorView* norm : {&l.input_norm, &l.feed_forward_norm}) v.tensor(*norm, DType::kF32, {s.hidden_size});
+      if (s.branch_norms)
+        for (TensorView* norm : {&l.attended_norm, &l.fed_norm}) v.tensor(*norm, DType::kF32, {s.hidden_size});
+      if (s.qk_norm)
+        for (TensorView* norm : {&l.q_norm, &l.k_norm}) v.tensor(*norm, DType::kF32, {s.head_dim});
       l.qkv.visit(v, shape_of(s, o, i, kQkv));
       l.o.visit(v, shape_of(s, o, i, kO));
       l.gate_up.visit(v, shape_of(s, o, i, kGateUp));
@@ -170,6 +175,10 @@ struct ArenaMemory {
 using Destinations = std::map<std::string, Destination>;
 
 Destination blocks_destination(const TensorView& place) { return {Destination::Kind::kBlocks, place.data}; }
+
+void norm_destination(Destinations& to, const ModelSpec& s, const std::string& name, const TensorView& norm) {
+  if (norm.data != nullptr) to[name + ".weight"] = {.kind = Destination::Kind::kFloat, .target = norm.data, .added = static_cast<float>(s.norm_weight_offset)};
+}
 
 // Every part of a layer's matrix, by the names of its linear layers.
 void matrix_destinations(Destinations& to, const ModelSpec& s, const std::string& layer, const FusedLinear& fused, MatrixMemory& m) {
@@ -197,12 +206,17 @@ Destinations destinations(const ModelSpec& s, ArenaMemory& arena) {
   const bool coded_head = ops::is_coded(arena.lm_head.shape.weight.format);
   to[s.tie_word_embeddings ? kEmbedding : kHead] = coded_head ? blocks_destination(arena.lm_head.coded[0]) : Destination{Destination::Kind::kPacked, arena.lm_head.packed.data};
   if (!s.tie_word_embeddings) to[kEmbedding] = ops::is_coded(arena.embedding_format) ? blocks_destination(arena.embedding) : Destination{Destination::Kind::kRowMajor, arena.embedding.data};
-  to["model.norm.weight"] = {Destination::Kind::kFloat, arena.final_norm.data};
+  norm_destination(to, s, "model.norm", arena.final_norm);
   for (std::size_t i = 0; i < arena.layers.size(); ++i) {
     LayerMemory& l = arena.layers[i];
-    const std::string layer = "model.layers." + std::to_string(i) + ".";
-    to[layer + "input_layernorm.weight"] = {Destination::Kind::kFloat, l.input_norm.data};
-    to[layer + "post_attention_layernorm.weight"] = {Destination::Kind::kFloat, l.post_norm.data};
+    const std::string at = "model.layers." + std::to_string(i), layer = at + ".";
+    const auto norm = [&](std::string_view name, const TensorView& place) { norm_destination(to, s, at + std::string(name), place); };
+    norm(kInputNorm, l.input_norm);
+    norm(kQNorm, l.q_norm);
+    norm(kKNorm, l.k_norm);
+    norm(kAttendedNorm, l.attended_norm);
+    norm(feed_forward_norm_name(s), l.feed_forward_norm);
+    norm(kFedNorm, l.fed_norm);
     matrix_destinations(to, s, layer, kQkv, l.qkv);
     matrix_destinations(to, s, layer, kO, l.o);
     matrix_destinations(to, s, layer, kGateUp, l.gate_up);
@@ -213,8 +227,8 @@ Destinations destinations(const ModelSpec& s, ArenaMemory& arena) {
 
 // Angles as checkpoints were trained and as Hugging Face and vLLM serve them: frequency and product each rounded to float32. (Exact angles
 // move gsm-tiny's log-probabilities by up to 1.2e-4 from position 269 on; docs/NUMERICS.md.) Sine and cosine are then rounded once.
-void fill_cos_sin(const ModelSpec& s, std::int64_t max_model_len, float* out) {
-  const RopeTable rope = rope_table(s.rope, s.head_dim, s.max_position_embeddings, max_model_len);
+void fill_cos_sin(const ModelSpec& s, const RopeSpec& of, std::int64_t max_model_len, float* out) {
+  const RopeTable rope = rope_table(of, s.head_dim, s.max_position_embeddings, max_model_len);
   const auto half = static_cast<std::size_t>(s.head_dim / 2);
   QUIRE_CHECK_EQ(rope.inv_freq.size(), half);
   for (std::int64_t p = 0; p < max_model_len; ++p, out += s.head_dim) {
@@ -224,6 +238,12 @@ void fill_cos_sin(const ModelSpec& s, std::int64_t max_model_len, float* out) {
       out[half + i] = static_cast<float>(std::sin(angle) * rope.attention_scale);
     }
   }
+}
+
+// As a tensor of the served type would hold it: what models with scaled embeddings were trained with.
+float rounded_scale(double scale, DType dtype) {
+  const auto exact = static_cast<float>(scale);
+  return dtype == DType::kBF16 ? to_float(to_bfloat16(exact)) : dtype == DType::kF16 ? to_float(to_float16(exact)) : exact;
 }
 
 }  // namespace
@@ -277,16 +297,29 @@ Result<Weights> Weights::place(device::Device& device, const ModelSpec& spec, co
   w.lm_head_ = arena.lm_head.weight();
   w.embedding_ = arena.table(spec);
   w.final_norm_ = arena.final_norm.as<float>();
-  w.cos_sin_ = arena.cos_sin.as<float>();
-  w.set_layers(places);
+  w.embedding_.scale = rounded_scale(spec.embedding_scale, options.dtype);
+  w.set_layers(spec, places);
   return w;
 }
 
 // Input scales are among what this copies, so it comes again once they are known.
-void Weights::set_layers(const Places& places) {
+void Weights::set_layers(const ModelSpec& spec, const Places& places) {
+  const ArenaMemory& arena = places.arena;
   layers_.clear();
-  for (const LayerMemory& l : places.arena.layers)
-    layers_.push_back(LayerWeights{l.input_norm.as<float>(), l.post_norm.as<float>(), l.qkv.weight(), l.o.weight(), l.gate_up.weight(), l.down.weight()});
+  for (const LayerMemory& l : arena.layers) {
+    const bool local = spec.local_rope && spec.is_local(static_cast<std::int32_t>(layers_.size()));
+    layers_.push_back(LayerWeights{.input_norm = l.input_norm.as<float>(),
+                                   .feed_forward_norm = l.feed_forward_norm.as<float>(),
+                                   .attended_norm = l.attended_norm.as<float>(),
+                                   .fed_norm = l.fed_norm.as<float>(),
+                                   .q_norm = l.q_norm.as<float>(),
+                                   .k_norm = l.k_norm.as<float>(),
+                                   .cos_sin = (local ? arena.local_cos_sin : arena.cos_sin).as<float>(),
+                                   .qkv = l.qkv.weight(),
+                                   .o = l.o.weight(),
+                                   .gate_up = l.gate_up.weight(),
+                                   .down = l.down.weight()});
+  }
 }
 
 Result<Weights> Weights::place(device::Device& device, const ModelSpec& spec, const WeightsOptions& options) {
@@ -309,8 +342,9 @@ Result<Weights> Weights::load(device::Device& device, const ModelSpec& spec, con
     ++progress.parameters_done;
   }
   QUIRE_CHECK(to.empty()) << to.begin()->first << " was never filled";
-  w->set_layers(places);
-  fill_cos_sin(spec, options.max_model_len, places.arena.cos_sin.as<float>());
+  w->set_layers(spec, places);
+  fill_cos_sin(spec, spec.rope, options.max_model_len, places.arena.cos_sin.as<float>());
+  if (spec.local_rope) fill_cos_sin(spec, *spec.local_rope, options.max_model_len, places.arena.local_cos_sin.as<float>());
   return w;
 }
 

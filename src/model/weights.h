@@ -13,10 +13,14 @@
 
 namespace quire::model {
 
+// Norm weights have the model's offset in them.
 struct LayerWeights {
-  const float* input_norm = nullptr;      // [hidden]
-  const float* post_norm = nullptr;       // [hidden]
-  ops::Weight qkv, o, gate_up, down;      // qkv: q rows, then k, then v; gate_up: gate rows, then up
+  const float* input_norm = nullptr;         // [hidden]
+  const float* feed_forward_norm = nullptr;  // [hidden], before the feed-forward block
+  const float *attended_norm = nullptr, *fed_norm = nullptr;  // [hidden], of what the two blocks put out; nullptr: none
+  const float *q_norm = nullptr, *k_norm = nullptr;           // [head_dim], of each head; nullptr: none
+  const float* cos_sin = nullptr;            // [max_model_len, head_dim]
+  ops::Weight qkv, o, gate_up, down;         // qkv: q rows, then k, then v; gate_up: gate rows, then up
 };
 
 // Read by others while loading runs.
@@ -26,7 +30,7 @@ struct LoadProgress {
 
 struct WeightsOptions {
   DType dtype = DType::kBF16;        // of matrices that are not quantised; norms and biases are float32
-  std::int64_t max_model_len = 0;    // rows of the rotary table
+  std::int64_t max_model_len = 0;    // rows of the rotary tables
   bool fp8_fnuz = false;             // quantised matrices are stored as FNUZ's e4m3
   GgufWeights gguf = GgufWeights::kDequantised;  // what becomes of a GGUF file's quantised matrices (kept_blocks.h)
 };
@@ -45,19 +49,17 @@ class Weights {
   [[nodiscard]] const ops::EmbeddingTable& embedding() const { return embedding_; }
   [[nodiscard]] const ops::Weight& lm_head() const { return lm_head_; }
   [[nodiscard]] const float* final_norm() const { return final_norm_; }
-  [[nodiscard]] const float* cos_sin() const { return cos_sin_; }  // [max_model_len, head_dim]
   [[nodiscard]] const std::vector<LayerWeights>& layers() const { return layers_; }
 
  private:
   Weights() = default;
   struct Places;  // of every tensor in the arena
   [[nodiscard]] static Result<Weights> place(device::Device& device, const ModelSpec& spec, const WeightsOptions& options, Places& places);
-  void set_layers(const Places& places);
+  void set_layers(const ModelSpec& spec, const Places& places);
   device::Buffer arena_;
   ops::EmbeddingTable embedding_;
   ops::Weight lm_head_;
   const float* final_norm_ = nullptr;
-  const float* cos_sin_ = nullptr;
   std::vector<LayerWeights> layers_;
 };
 

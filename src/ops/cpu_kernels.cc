@@ -30,6 +30,8 @@ std::span<const device::CpuKernel> cpu_kernels() {
       device::CpuKernel{KernelId::kRopeKvWriteE4m3Fnuz, cpu_rope_kv_write_e4m3fnuz},
       device::CpuKernel{KernelId::kRopeKvWriteE5m2, cpu_rope_kv_write_e5m2},
       device::CpuKernel{KernelId::kSiluMul, cpu_silu_mul},
+      device::CpuKernel{KernelId::kGeluTanhMul, cpu_gelu_tanh_mul},
+      device::CpuKernel{KernelId::kSoftCap, cpu_soft_cap},
       device::CpuKernel{KernelId::kSample, cpu_sample},
   };
   return kKernels;

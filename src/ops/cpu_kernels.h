@@ -28,6 +28,8 @@ void cpu_quantise(const void* params, std::int64_t begin, std::int64_t end);
 void cpu_rms_norm(const void* params, std::int64_t begin, std::int64_t end);
 void cpu_add_rms_norm(const void* params, std::int64_t begin, std::int64_t end);
 void cpu_silu_mul(const void* params, std::int64_t begin, std::int64_t end);
+void cpu_gelu_tanh_mul(const void* params, std::int64_t begin, std::int64_t end);
+void cpu_soft_cap(const void* params, std::int64_t begin, std::int64_t end);
 void cpu_rope_kv_write_f32(const void* params, std::int64_t begin, std::int64_t end);
 void cpu_rope_kv_write_f16(const void* params, std::int64_t begin, std::int64_t end);
 void cpu_rope_kv_write_bf16(const void* params, std::int64_t begin, std::int64_t end);

@@ -31,7 +31,7 @@ void embed_rows(const EmbedParams& p, std::int64_t begin, std::int64_t end) {
     QUIRE_CHECK(id >= 0 && id < p.vocab) << "token id " << id;
     const T* row = static_cast<const T*>(p.table) + id / p.panel * p.hidden * p.panel + id % p.panel;
     float* out = p.out + t * p.hidden;
-    for (std::int64_t i = 0; i < p.hidden; ++i) out[i] = as_float(row[i * p.panel]);
+    for (std::int64_t i = 0; i < p.hidden; ++i) out[i] = as_float(row[i * p.panel]) * p.scale;
   }
 }
 

@@ -38,7 +38,7 @@ void gather_tokens(Stream& stream, const GatherTokensParams& params, std::int64_
 void embed(Stream& stream, const std::int32_t* token_ids, const EmbeddingTable& table, const ActTensor& out) {
   check_f32(out, out.rows(), table.hidden);
   const KernelId id = device::for_storage(KernelId::kEmbedF32, storage_dtype(table.format));
-  stream.launch(id, Geometry{out.rows(), table.hidden}, EmbedParams{token_ids, table.data, out.f32(), table.hidden, table.panel, table.vocab});
+  stream.launch(id, Geometry{out.rows(), table.hidden}, EmbedParams{token_ids, table.data, out.f32(), table.hidden, table.panel, table.vocab, table.scale});
 }
 
 void quantise(Stream& stream, const ActTensor& x, const ActTensor& y) {
@@ -51,21 +51,34 @@ void rms_norm(Stream& stream, const ActTensor& x, const float* weight, float eps
   check_f32(y, x.rows(), x.columns());
   check_f32(x, x.rows(), x.columns());
   stream.launch(KernelId::kRmsNorm, Geometry{x.rows(), 2 * x.columns()},
-                RmsNormParams{x.f32(), nullptr, weight, y.f32(), x.columns(), eps, quantise_out(quantised, x.rows(), x.columns())});
+                RmsNormParams{x.f32(), nullptr, nullptr, weight, y.f32(), x.columns(), eps, quantise_out(quantised, x.rows(), x.columns())});
 }
 
-void add_rms_norm(Stream& stream, const ActTensor& x, const ActTensor& residual, const float* weight, float eps, const ActTensor& y, const ActTensor& quantised) {
+void add_rms_norm(Stream& stream, const ActTensor& x, const ActTensor& residual, const ResidualNorm& norm, const ActTensor& y, const ActTensor& quantised) {
   check_f32(x, x.rows(), x.columns());
   check_f32(residual, x.rows(), x.columns());
   check_f32(y, x.rows(), x.columns());
   stream.launch(KernelId::kAddRmsNorm, Geometry{x.rows(), 3 * x.columns()},
-                RmsNormParams{x.f32(), residual.f32(), weight, y.f32(), x.columns(), eps, quantise_out(quantised, x.rows(), x.columns())});
+                RmsNormParams{x.f32(), residual.f32(), norm.branch, norm.weight, y.f32(), x.columns(), norm.eps, quantise_out(quantised, x.rows(), x.columns())});
 }
 
-void silu_mul(Stream& stream, const ActTensor& gate_up, const ActTensor& y, const ActTensor& quantised) {
+namespace {
+
+void gated_mul(Stream& stream, KernelId kernel, const ActTensor& gate_up, const ActTensor& y, const ActTensor& quantised) {
   check_f32(gate_up, y.rows(), 2 * y.columns());
   check_f32(y, y.rows(), y.columns());
-  stream.launch(KernelId::kSiluMul, Geometry{y.rows(), 4 * y.columns()}, SiluMulParams{gate_up.f32(), y.f32(), y.columns(), quantise_out(quantised, y.rows(), y.columns())});
+  stream.launch(kernel, Geometry{y.rows(), 4 * y.columns()}, GatedMulParams{gate_up.f32(), y.f32(), y.columns(), quantise_out(quantised, y.rows(), y.columns())});
+}
+
+}  // namespace
+
+void silu_mul(Stream& stream, const ActTensor& gate_up, const ActTensor& y, const ActTensor& quantised) { gated_mul(stream, KernelId::kSiluMul, gate_up, y, quantised); }
+void gelu_tanh_mul(Stream& stream, const ActTensor& gate_up, const ActTensor& y, const ActTensor& quantised) { gated_mul(stream, KernelId::kGeluTanhMul, gate_up, y, quantised); }
+
+void soft_cap(Stream& stream, const ActTensor& x, float cap) {
+  check_f32(x, x.rows(), x.columns());
+  QUIRE_CHECK_GT(cap, 0.0f);
+  stream.launch(KernelId::kSoftCap, Geometry{x.rows(), 2 * x.columns()}, SoftCapParams{x.f32(), x.columns(), cap});
 }
 
 namespace {

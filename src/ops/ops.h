@@ -20,21 +20,33 @@ struct EmbeddingTable {
   std::int64_t vocab = 0, hidden = 0;
   const void* data = nullptr;
   std::int64_t panel = 1;  // 1: row-major; kPanel: shares a packed (tied) output projection
+  float scale = 1.0f;
 };
+// out[t] = scale * the table's row of token_ids[t].
 void embed(Stream& stream, const std::int32_t* token_ids, const EmbeddingTable& table, const ActTensor& out);
 
 // x as `y` wants it: y.quant says how, y.values (and y.scales) get it. x float32, y quantised. y[i] = x[i] / scale, rounded to nearest even
 // and saturating; NaN stays NaN. A scale that is computed (docs/NUMERICS.md, "FP8 weights") depends on its own row alone.
 void quantise(Stream& stream, const ActTensor& x, const ActTensor& y);
 
-// The next three leave float32 in y, and in `quantised` what quantise() makes of it, if that is quantised: the input of the linear that follows.
+// The next four leave float32 in y, and in `quantised` what quantise() makes of it, if that is quantised: the input of the linear that follows.
 
 // y = x / sqrt(mean(x^2) + eps) * weight.
 void rms_norm(Stream& stream, const ActTensor& x, const float* weight, float eps, const ActTensor& y, const ActTensor& quantised = {});
-// residual += x; y = rms_norm(residual). residual and x are [rows, n].
-void add_rms_norm(Stream& stream, const ActTensor& x, const ActTensor& residual, const float* weight, float eps, const ActTensor& y, const ActTensor& quantised = {});
+struct ResidualNorm {
+  const float* weight = nullptr;  // [n]
+  float eps = 0.0f;
+  const float* branch = nullptr;  // [n] or nullptr: no norm of x
+};
+// residual += x, or rms_norm(x) with norm.branch; y = rms_norm(residual). residual and x are [rows, n].
+void add_rms_norm(Stream& stream, const ActTensor& x, const ActTensor& residual, const ResidualNorm& norm, const ActTensor& y, const ActTensor& quantised = {});
 // y = silu(gate) * up; gate_up [rows, 2n].
 void silu_mul(Stream& stream, const ActTensor& gate_up, const ActTensor& y, const ActTensor& quantised = {});
+// The same with gelu_tanh(g) = g / 2 * (1 + tanh(sqrt(2 / pi) * (g + 0.044715 g^3))).
+void gelu_tanh_mul(Stream& stream, const ActTensor& gate_up, const ActTensor& y, const ActTensor& quantised = {});
+
+// x = cap * tanh(x / cap), in place; cap > 0.
+void soft_cap(Stream& stream, const ActTensor& x, float cap);
 
 // y = x w^T + bias, y float32. x as w.input says: float32, or quantised. The pair must have a kernel (ops/linear_table.h).
 void linear(Stream& stream, const ActTensor& x, const Weight& w, const ActTensor& y);

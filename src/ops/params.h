@@ -22,6 +22,7 @@ struct EmbedParams {
   const void* table;              // [vocab, hidden] in panels of `panel` rows (1: row-major; 64: a packed linear weight)
   float* out;                     // [tokens, hidden]
   std::int64_t hidden, panel, vocab;
+  float scale;                    // of each element
 };
 
 // Where a finished row of float32 goes as FP8, for the linear that reads it. A default one: nowhere.
@@ -41,6 +42,7 @@ struct QuantiseParams {
 struct RmsNormParams {
   const float* x;       // [rows, n]
   float* residual;      // [rows, n] or nullptr: residual += x first, and the sum is normalised
+  const float* branch;  // [n] or nullptr: it is x / sqrt(mean(x^2) + eps) * branch that is added to the residual
   const float* weight;  // [n]
   float* y;             // [rows, n]
   std::int64_t n;
@@ -101,11 +103,19 @@ struct RopeKvWriteParams {
   float norm_eps;
 };
 
-struct SiluMulParams {
+// Of silu_mul and gelu_tanh_mul.
+struct GatedMulParams {
   const float* gate_up;  // [rows, 2 n]: gate, then up
   float* y;              // [rows, n]
   std::int64_t n;
   QuantiseOut out;       // of y
+};
+
+// x[i] = cap * tanh(x[i] / cap), in place.
+struct SoftCapParams {
+  float* x;  // [rows, n]
+  std::int64_t n;
+  float cap;
 };
 
 struct GatherRowsParams {

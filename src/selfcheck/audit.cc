@@ -9,8 +9,8 @@
 #include "reference/attention.h"
 #include "reference/bounds.h"
 #include "reference/kv_cache.h"
-#include "reference/rope.h"
 #include "reference/rounding.h"
+#include "selfcheck/heads.h"
 #include "selfcheck/scales.h"
 
 namespace quire::selfcheck {
@@ -118,7 +118,7 @@ class HeadCheck {
   [[nodiscard]] double scale_of(kv::Part part) const { return f_.cells.scales().of(s_.layer, part, context_.head); }
   [[nodiscard]] AttendedCells attended_cells(double key_scale, double value_scale) const { return {cells_.context(kv::Part::kKey, context_, key_scale), cells_.context(kv::Part::kValue, context_, value_scale)}; }
   [[nodiscard]] reference::AttentionBounds bounds(std::int64_t token, std::int64_t head, const AttendedCells& cells) const {
-    const reference::ScoreRule rule{.scale = static_cast<double>(static_cast<float>(1.0 / std::sqrt(static_cast<double>(d())))), .soft_cap = static_cast<double>(static_cast<float>(soft_cap_))};
+    const reference::ScoreRule rule{.scale = static_cast<double>(static_cast<float>(f_.config.spec.attention_scale())), .soft_cap = static_cast<double>(static_cast<float>(soft_cap_))};
     const reference::Precision precision{.cache_scale_roundings = is_fp8(f_.cells.block_layout().dtype) ? 1 : 0};
     return reference::attend_bounds(s_.q.row(token).subspan(static_cast<std::size_t>(head * d()), static_cast<std::size_t>(d())), cells.keys, cells.values, rule, precision);
   }
@@ -247,20 +247,15 @@ void audit_new_cells(const StepFacts& f, std::int32_t layer, const LayerCells& c
 void audit_rope_and_cells(const StepFacts& f, const LayerSnapshot& s, const LayerCells& cells, Tally& tally) {
   const model::ModelSpec& spec = f.config.spec;
   const std::int64_t d = spec.head_dim, q_size = spec.num_heads * d, kv_size = spec.num_kv_heads * d;
-  reference::Rotation rotation = reference::rotation_of({spec.rope, spec.head_dim, spec.max_position_embeddings, f.config.limits.max_model_len});
-  rotation.angles = reference::AnglePrecision::kFloat32;
-  const auto turned = [&](const Matrix& x, DType output, std::vector<double>& bounds) {
-    bounds = reference::rope_bounds(x, f.step.positions, rotation.frequencies, rotation.attention_scale, {.output = output});
-    return reference::rope(x, f.step.positions, rotation);
-  };
+  const HeadTurn turn(f.config, f.weights, f.stream, s.layer);
   const DType cache = f.cells.block_layout().dtype, key_dtype = is_fp8(cache) ? DType::kF32 : cache;
-  std::vector<double> q_bounds, k_bounds;
-  const Matrix want_q = turned(columns(s.qkv, 0, q_size), DType::kF32, q_bounds), want_k = turned(columns(s.qkv, q_size, kv_size), key_dtype, k_bounds);
+  const HeadTurn::Turned want_q = turn.turn(columns(s.qkv, 0, q_size), f.step.positions, HeadTurn::Of::kQueries, DType::kF32);
+  const HeadTurn::Turned want_k = turn.turn(columns(s.qkv, q_size, kv_size), f.step.positions, HeadTurn::Of::kKeys, key_dtype);
   for (std::int64_t t = 0; t < f.num_tokens(); ++t) {
     Tally::Line line = tally.line("rope", class_of(f.batch, t), s.layer);
-    for (std::int64_t c = 0; c < q_size; ++c) line.add(s.q.at(t, c), want_q.at(t, c), q_bounds[static_cast<std::size_t>(t * q_size + c)], [&] { return f.element_name(s.layer, t, c / d, c % d); });
+    for (std::int64_t c = 0; c < q_size; ++c) line.add(s.q.at(t, c), want_q.values.at(t, c), want_q.bounds[static_cast<std::size_t>(t * q_size + c)], [&] { return f.element_name(s.layer, t, c / d, c % d); });
   }
-  audit_new_cells(f, s.layer, cells, {want_k, k_bounds, columns(s.qkv, q_size + kv_size, kv_size)}, tally);
+  audit_new_cells(f, s.layer, cells, {want_k.values, want_k.bounds, columns(s.qkv, q_size + kv_size, kv_size)}, tally);
 }
 
 }  // namespace

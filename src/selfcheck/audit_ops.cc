@@ -52,6 +52,7 @@ struct LinearCase {
   const Matrix &x, &y;          // [rows, k], [rows, n] as the device had them
   const QuantisedInput& input;  // x as the weight reads it, if that is quantised
   std::int32_t layer;
+  double soft_cap = 0.0;        // y went through it afterwards
 };
 
 // Numbers and bounds of sampled outputs, [rows, outputs.size()].
@@ -105,11 +106,20 @@ Expected expected_outputs(const StepFacts& f, const LinearCase& c, const std::ve
   return {reference::linear(c.x, w, bias), reference::linear_bounds(c.x, w, bias, {})};
 }
 
+void cap_outputs(Expected& want, double cap) {
+  for (std::size_t i = 0; i < want.y.values.size(); ++i) {
+    double& y = want.y.values[i];
+    y = cap * std::tanh(y / cap);
+    want.bounds[i] += reference::soft_cap_error(y, cap, {});
+  }
+}
+
 // `class_of(row)` and `place_of(row)` name a row.
 template <class ClassOf, class PlaceOf>
 void audit_linear(const StepFacts& f, const LinearCase& c, Tally& tally, ClassOf class_of, PlaceOf place_of) {
   const std::vector<std::int64_t> outputs = sampled_outputs(c.weight.n);
-  const Expected want = expected_outputs(f, c, outputs);
+  Expected want = expected_outputs(f, c, outputs);
+  if (c.soft_cap > 0.0) cap_outputs(want, c.soft_cap);
   for (std::int64_t r = 0; r < c.x.rows; ++r) {
     Tally::Line line = tally.line(c.name, class_of(r), c.layer);
     for (std::size_t i = 0; i < outputs.size(); ++i)
@@ -151,7 +161,10 @@ void compare_rows(const StepFacts& f, const char* check, const Matrix& got, cons
 
 void audit_layer_ops(const StepFacts& f, Tally& tally) {
   const StepSnapshot& s = f.step;
-  compare_rows(f, "silu_mul", s.activated, reference::silu_mul(s.gate_up), reference::silu_mul_bounds(s.gate_up, {}), tally);
+  if (f.config.spec.activation == model::Activation::kGeluTanh)
+    compare_rows(f, "gelu_tanh_mul", s.activated, reference::gelu_tanh_mul(s.gate_up), reference::gelu_tanh_mul_bounds(s.gate_up, {}), tally);
+  else
+    compare_rows(f, "silu_mul", s.activated, reference::silu_mul(s.gate_up), reference::silu_mul_bounds(s.gate_up, {}), tally);
   const auto token_class = [&](std::int64_t t) { return class_of(f.batch, t); };
   const auto token_place = [&](std::int64_t t) { return place_of(f.batch, t); };
   const ops::Weight& down = f.weights.layers().back().down;
@@ -178,7 +191,7 @@ void audit_quantised_qkv(const StepFacts& f, const LayerSnapshot& s, Tally& tall
 void audit_head(const StepFacts& f, Tally& tally) {
   const auto row_class = [&](std::int64_t r) { return row_class_name(f.batch.rows[static_cast<std::size_t>(r)].row_class); };
   const auto row_place = [](std::int64_t r) { return "row " + std::to_string(r); };
-  const LinearCase c{"linear (lm_head)", f.weights.lm_head(), f.step.gathered, f.step.logits, f.step.head_input, kNoLayer};
+  const LinearCase c{"linear (lm_head)", f.weights.lm_head(), f.step.gathered, f.step.logits, f.step.head_input, kNoLayer, static_cast<double>(static_cast<float>(f.config.spec.final_soft_cap))};
   audit_input(c, "quantised input (lm_head)", tally, row_class, row_place);
   audit_linear(f, c, tally, row_class, row_place);
   for (std::int64_t r = 0; r < f.step.logits.rows; ++r) {

@@ -10,9 +10,9 @@
 #include "base/text.h"
 #include "model/forward.h"
 #include "reference/attention.h"
-#include "reference/rope.h"
 #include "reference/rounding.h"
 #include "runner/text_step.h"
+#include "selfcheck/heads.h"
 
 namespace quire::selfcheck {
 namespace {
@@ -55,8 +55,7 @@ class Gate {
     const std::int64_t pool = layout_.num_blocks * layout_.block_size;
     const std::int64_t n = std::min({std::ssize(text), kMostTokens, pool, std::int64_t{s.config.limits.max_model_len} - 1});
     text_.assign(text.begin(), text.begin() + n);
-    rotation_ = reference::rotation_of({spec_.rope, spec_.head_dim, spec_.max_position_embeddings, s.config.limits.max_model_len});
-    rotation_.angles = reference::AnglePrecision::kFloat32;
+    for (std::int32_t layer = 0; layer < spec_.num_layers; ++layer) turns_.emplace_back(s.config, s.weights, stream(), layer);
     layers_.resize(static_cast<std::size_t>(spec_.num_layers));
     const std::int64_t width = std::int64_t{spec_.num_kv_heads} * spec_.head_dim;
     for (LayerState& l : layers_) l.keys = l.values = Matrix(n, width);
@@ -102,7 +101,7 @@ class Gate {
   kv::KvLayout layout_;
   std::vector<TokenId> text_;
   std::vector<float> scales_;  // [layers, 2, kv heads]
-  reference::Rotation rotation_;
+  std::vector<HeadTurn> turns_;  // of each layer
   std::vector<LayerState> layers_;
   std::uint64_t num_steps_ = 0;
 };
@@ -127,7 +126,7 @@ void Gate::take_layer(std::int32_t layer, std::int64_t begin, std::int64_t count
   const Matrix qkv = read(activations.qkv, count);
   std::vector<std::int64_t> positions(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) positions[static_cast<std::size_t>(i)] = begin + i;
-  store(layer, kv::Part::kKey, begin, reference::rope(columns(qkv, q_size, kv_size), positions, rotation_));
+  store(layer, kv::Part::kKey, begin, turns_[static_cast<std::size_t>(layer)].values(columns(qkv, q_size, kv_size), positions, HeadTurn::Of::kKeys));
   store(layer, kv::Part::kValue, begin, columns(qkv, q_size + kv_size, kv_size));
   compare_attention(layer, read(activations.q, count), read(activations.attended, count), begin);
 }
@@ -154,7 +153,7 @@ void Gate::compare_attention(std::int32_t layer, const Matrix& q, const Matrix& 
   LayerState& l = layers_[static_cast<std::size_t>(layer)];
   const model::LayerMask mask = spec_.mask_of(layer);
   const std::int64_t d = spec_.head_dim, group = spec_.num_heads / spec_.num_kv_heads;
-  const reference::ScoreRule rule{.scale = 1.0 / std::sqrt(static_cast<double>(d)), .soft_cap = mask.soft_cap};
+  const reference::ScoreRule rule{.scale = spec_.attention_scale(), .soft_cap = mask.soft_cap};
   for (std::int64_t r = 0; r < q.rows; ++r) {
     const std::int64_t position = begin + r;
     if (position % kEveryRow != kEveryRow - 1 && position != std::ssize(text_) - 1) continue;

@@ -14,6 +14,7 @@
 
 #include "base/fp8_scale.h"
 #include "calibration/scales.h"
+#include "kit/family_specs.h"
 #include "kit/model_bench.h"
 #include "kit/seed.h"
 #include "model/forward.h"
@@ -53,39 +54,58 @@ float cached_amax(const kv::KvStore& kv, std::int32_t layer, kv::Part part, std:
   return most;
 }
 
-TEST(Observe, RangesAreThoseOfCellsAndActivations) {
-  ModelBench b(gsm_tiny(DType::kF32));
-  const auto tokens = text(200);
+// A float32 cache and 200 tokens, against what a step over them leaves in the cells and in the activations.
+void expect_ranges_of_cells(ModelBench& b, const std::vector<TokenId>& tokens) {
+  const auto n = std::ssize(tokens);
   const auto ranges = observe(subject_of(b), tokens);
   ASSERT_TRUE(ranges.ok()) << ranges.error().message;
-  EXPECT_EQ(ranges->num_tokens, 200);
+  EXPECT_EQ(ranges->num_tokens, n);
   EXPECT_EQ(ranges->num_windows, 1);
-  ASSERT_EQ(ranges->layers.size(), 6u);
-  std::vector<float> attended(6), queries(12);
+  const auto layers = static_cast<std::size_t>(b.spec.num_layers);
+  ASSERT_EQ(ranges->layers.size(), layers);
+  std::vector<float> attended(layers), queries(2 * layers);
   const std::int64_t d = b.spec.head_dim, group = b.spec.num_heads / b.spec.num_kv_heads;
   const auto look = [&](std::int32_t layer) {
     const auto& a = *b.runner->trace().activations;
-    attended[static_cast<std::size_t>(layer)] = amax(a.attended.as<float>(), 200 * a.attended.dim(1));
-    for (std::int64_t row = 0; row < 200; ++row)
+    attended[static_cast<std::size_t>(layer)] = amax(a.attended.as<float>(), n * a.attended.dim(1));
+    for (std::int64_t row = 0; row < n; ++row)
       for (std::int64_t head = 0; head < b.spec.num_heads; ++head) {
         float& most = queries[static_cast<std::size_t>(layer * 2 + head / group)];
         most = std::max(most, amax(a.q.as<float>() + row * a.q.dim(1) + head * d, d));
       }
   };
-  b.runner->submit(runner::text_step(tokens, 0, 200, 16, 1), {.path = runner::StepPath::kEager, .after_attention = look});
+  b.runner->submit(runner::text_step(tokens, 0, n, 16, 1), {.path = runner::StepPath::kEager, .after_attention = look});
   ASSERT_TRUE(b.runner->collect().ok());
-  for (std::int32_t layer = 0; layer < 6; ++layer) {
+  for (std::int32_t layer = 0; layer < b.spec.num_layers; ++layer) {
     const LayerRange& r = ranges->layers[static_cast<std::size_t>(layer)];
     EXPECT_EQ(r.o_input, attended[static_cast<std::size_t>(layer)]);
     for (std::int32_t head = 0; head < 2; ++head) {
       const auto h = static_cast<std::size_t>(head);
       // The kernel may fuse the rotation's multiplications and additions: half a unit in the last place of each, twice.
-      EXPECT_NEAR(r.keys[h], cached_amax(*b.kv, layer, kv::Part::kKey, head, 200), 4 * 0x1p-24f * r.keys[h]) << layer;
+      EXPECT_NEAR(r.keys[h], cached_amax(*b.kv, layer, kv::Part::kKey, head, n), 4 * 0x1p-24f * r.keys[h]) << layer;
       EXPECT_NEAR(r.queries[h], queries[static_cast<std::size_t>(layer * 2 + head)], 4 * 0x1p-24f * r.queries[h]) << layer;
-      EXPECT_EQ(r.values[h], cached_amax(*b.kv, layer, kv::Part::kValue, head, 200));
+      EXPECT_EQ(r.values[h], cached_amax(*b.kv, layer, kv::Part::kValue, head, n));
     }
   }
-  EXPECT_EQ(ranges->layers.back().down_input, amax(b.runner->trace().activations->activated.as<float>(), 200 * std::int64_t{b.spec.intermediate_size}));
+  EXPECT_EQ(ranges->layers.back().down_input, amax(b.runner->trace().activations->activated.as<float>(), n * std::int64_t{b.spec.intermediate_size}));
+}
+
+TEST(Observe, RangesAreThoseOfCellsAndActivations) {
+  ModelBench b(gsm_tiny(DType::kF32));
+  expect_ranges_of_cells(b, text(200));
+}
+
+// Norms of q and k, and the rope of each kind of layer, are in what is measured.
+TEST(Observe, EveryFamily) {
+  for (const test::FamilyCase& family : test::family_cases()) {
+    SCOPED_TRACE(family.architecture);
+    ModelBenchOptions o{.dummy = test::family_spec(family), .kv_dtype = DType::kF32};
+    o.scheduler = SchedulerConfig{.max_num_batched_tokens = 256, .max_num_seqs = 2, .max_model_len = 256, .num_blocks = 32};
+    ModelBench b(o);
+    std::vector<TokenId> tokens;
+    for (const TokenId t : text(200)) tokens.push_back(t % b.spec.vocab_size);
+    expect_ranges_of_cells(b, tokens);
+  }
 }
 
 // The script keeps keys and values in bfloat16, as the cache here does. What differs is float32 against float64, and with it, once in a while,

@@ -11,6 +11,7 @@
 #include "config/print.h"
 #include "config/values.h"
 #include "graph/document.h"
+#include "model/spec.h"
 #include "ops/linear_table.h"
 #include "kit.h"
 
@@ -152,6 +153,7 @@ TEST(Documents, AreFresh) {
   EXPECT_TRUE(repository_file("docs/LINEAR.md") == ops::linear_markdown()) << "docs/LINEAR.md is stale; " << remedy;
   EXPECT_TRUE(repository_file("docs/ENV.md") == env_markdown()) << "docs/ENV.md is stale; " << remedy;
   EXPECT_TRUE(repository_file("docs/GGUF.md") == model::gguf_markdown()) << "docs/GGUF.md is stale; " << remedy;
+  EXPECT_TRUE(repository_file("docs/FAMILIES.md") == model::families_markdown()) << "docs/FAMILIES.md is stale; " << remedy;
   EXPECT_TRUE(repository_file("docs/QUANTIZATION.md") == model::quantization_markdown()) << "docs/QUANTIZATION.md is stale; " << remedy;
   EXPECT_TRUE(repository_file("docs/GRAPH_MODES.md") == graph::graph_modes_markdown()) << "docs/GRAPH_MODES.md is stale; " << remedy;
 }

@@ -14,6 +14,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::int64_t served = quire::model::derived_max_model_len(spec.value(), 0);
   const auto table = quire::model::rope_table(spec->rope, spec->head_dim, spec->max_position_embeddings, served);
   for (const double f : table.inv_freq) QUIRE_CHECK(std::isfinite(f) && f >= 0);
+  for (std::int32_t layer = 0; layer < spec->num_layers; ++layer) {
+    const auto mask = spec->mask_of(layer);
+    QUIRE_CHECK(mask.window >= 0 && mask.chunk == 0 && std::isfinite(mask.soft_cap) && spec->rope_of(layer).theta > 0);
+  }
+  QUIRE_CHECK(std::isfinite(spec->attention_scale()) && std::isfinite(spec->final_soft_cap) && spec->embedding_scale >= 1.0);
   QUIRE_CHECK(!quire::model::parameters_of(spec.value()).empty());
   return 0;
 }

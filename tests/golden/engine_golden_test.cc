@@ -145,7 +145,7 @@ TEST_P(SmallModels, LogProbabilities) {
   EXPECT_LE(d.largest, kFloat32Promise) << d.rms();
 }
 
-INSTANTIATE_TEST_SUITE_P(Variants, SmallModels, ::testing::Values("one_kv_head", "rope_dynamic", "rope_linear", "rope_llama3", "rope_yarn", "rope_yarn_mscale", "untied_bias"), [](const auto& p) { return p.param; });
+INSTANTIATE_TEST_SUITE_P(Variants, SmallModels, ::testing::Values("gemma2", "gemma3_newer", "gemma3_older", "mistral", "one_kv_head", "qwen2", "qwen3", "rope_dynamic", "rope_linear", "rope_llama3", "rope_yarn", "rope_yarn_mscale", "untied_bias"), [](const auto& p) { return p.param; });
 
 }  // namespace
 }  // namespace quire::golden

@@ -70,12 +70,12 @@ SmallModelGolden read_small_model(const std::string& path) {
   return {document.at("max_model_len").to_number<std::int64_t>(), scored_of(document.at("scored"))};
 }
 
-LoadedModel load_reference(const std::string& model_dir, const reference::LlamaOptions& options, const std::optional<model::RopeSpec>& rope) {
+LoadedModel load_reference(const std::string& model_dir, const reference::LlamaOptions& options, const std::function<void(model::ModelSpec&)>& change) {
   auto spec = model::read_model_spec(model_dir);
   QUIRE_CHECK(spec.ok()) << spec.error().to_string();
   auto source = model::open_checkpoint_weights(model_dir, spec.value(), {});
   QUIRE_CHECK(source.ok()) << source.error().to_string();
-  if (rope) spec.value().rope = *rope;
+  if (change) change(spec.value());
   std::map<std::string, model::ParameterSpec> parameters;
   for (auto& p : model::parameters_of(spec.value())) parameters.emplace(p.name, p);
   const auto load = [&](const std::string& name) {

@@ -1,6 +1,7 @@
 // Reads the goldens that tools/make_hf_goldens.py writes, and checkpoints as float64 weights for the reference.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -38,8 +39,8 @@ struct LoadedModel {
   model::ModelSpec spec;
   reference::LlamaReference llama;
 };
-// The folder's checkpoint, its weights widened exactly from what the file holds; `rope` replaces the config's.
+// The folder's checkpoint, its weights widened exactly from what the file holds; `change` is made to what its config says.
 [[nodiscard]] LoadedModel load_reference(const std::string& model_dir, const reference::LlamaOptions& options,
-                                         const std::optional<model::RopeSpec>& rope = {});
+                                         const std::function<void(model::ModelSpec&)>& change = {});
 
 }  // namespace quire::golden

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 
 #include "golden/golden_files.h"
 
@@ -83,11 +84,42 @@ TEST_P(SmallModel, AnotherRopeIsFarOff) {
   } else {
     other.kind = model::RopeKind::kDefault;
   }
-  EXPECT_GT(largest_difference(load_reference(folder, {}, other).llama, golden.scored.back()), 100 * kFloat32Promise);
+  EXPECT_GT(largest_difference(load_reference(folder, {}, [&](model::ModelSpec& s) { s.rope = other; }).llama, golden.scored.back()), 100 * kFloat32Promise);
   if (loaded.spec.rope.kind != model::RopeKind::kYarn) return;
   other = loaded.spec.rope;
   other.attention_factor = 1.0;
-  EXPECT_GT(largest_difference(load_reference(folder, {}, other).llama, golden.scored.back()), 100 * kFloat32Promise);
+  EXPECT_GT(largest_difference(load_reference(folder, {}, [&](model::ModelSpec& s) { s.rope = other; }).llama, golden.scored.back()), 100 * kFloat32Promise);
+}
+
+// The same of what families do differently: each change alone makes another model.
+TEST(Families, GoldensTellEachDifference) {
+  struct Change {
+    const char* model;
+    const char* what;
+    std::function<void(model::ModelSpec&)> make;
+  };
+  const Change changes[] = {
+      {"mistral", "a window one key longer", [](model::ModelSpec& s) { for (auto& m : s.masks) ++m.window; }},
+      {"qwen2", "a window one key shorter", [](model::ModelSpec& s) { for (auto& m : s.masks) m.window -= m.window > 0 ? 1 : 0; }},
+      {"qwen2", "windows in the first layers", [](model::ModelSpec& s) { std::ranges::reverse(s.masks); }},
+      {"qwen2", "no biases", [](model::ModelSpec& s) { s.qkv_bias = false; }},
+      {"qwen3", "no norms of q and k", [](model::ModelSpec& s) { s.qk_norm = false; }},
+      {"gemma2", "SiLU", [](model::ModelSpec& s) { s.activation = model::Activation::kSilu; }},
+      {"gemma2", "scores without a cap", [](model::ModelSpec& s) { for (auto& m : s.masks) m.soft_cap = 0.0; }},
+      {"gemma2", "logits without a cap", [](model::ModelSpec& s) { s.final_soft_cap = 0.0; }},
+      {"gemma2", "scores by head_dim", [](model::ModelSpec& s) { s.query_pre_attn_scalar.reset(); }},
+      {"gemma2", "w instead of 1 + w", [](model::ModelSpec& s) { s.norm_weight_offset = 0.0; }},
+      {"gemma2", "embeddings as they are", [](model::ModelSpec& s) { s.embedding_scale = 1.0; }},
+      {"gemma2", "windows in the other layers", [](model::ModelSpec& s) { std::ranges::reverse(s.masks); }},
+      {"gemma3_older", "one rope", [](model::ModelSpec& s) { s.local_rope.reset(); }},
+      {"gemma3_newer", "one rope", [](model::ModelSpec& s) { s.local_rope.reset(); }},
+      {"gemma3_newer", "no scaling", [](model::ModelSpec& s) { s.rope.kind = model::RopeKind::kDefault; }},
+  };
+  for (const Change& c : changes) {
+    const std::string folder = kFolder + "/models/" + c.model;
+    const SmallModelGolden golden = read_small_model(folder + "/logprobs.json");
+    EXPECT_GT(largest_difference(load_reference(folder, {}, c.make).llama, golden.scored.back()), 100 * kFloat32Promise) << c.model << " with " << c.what;
+  }
 }
 
 TEST_P(SmallModel, OnlyDynamicFollowsTheServedLength) {
@@ -111,7 +143,7 @@ std::vector<std::string> small_models() {
 
 INSTANTIATE_TEST_SUITE_P(Golden, SmallModel, ::testing::ValuesIn(small_models()), [](const auto& test) { return test.param; });
 
-TEST(SmallModels, AllAreThere) { EXPECT_EQ(small_models().size(), 7u); }
+TEST(SmallModels, AllAreThere) { EXPECT_EQ(small_models().size(), 13u); }
 
 // With Hugging Face's float32 angles: exact ones alone move some log-probabilities at positions above 400 by 1.2e-4.
 TEST(GsmTiny, Float32LogprobsEqualHuggingFaces) {

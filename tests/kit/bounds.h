@@ -14,6 +14,7 @@ using reference::Precision;
 using reference::rms_norm_bounds;
 using reference::rope_bounds;
 using reference::rounding_error;
+using reference::gelu_tanh_mul_bounds;
 using reference::silu_mul_bounds;
 using reference::smallest_subnormal;
 using reference::unit_roundoff;

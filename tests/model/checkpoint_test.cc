@@ -160,7 +160,7 @@ TEST(Parameters, BiasesAndTiedHeadsChangeTheList) {
   EXPECT_EQ(parameters_of(spec).back().name, "lm_head.weight");
   spec.tie_word_embeddings = true;
   EXPECT_EQ(parameters_of(spec).size(), 2u * 9 + 2);
-  spec.attention_bias = true;
+  spec.qkv_bias = spec.o_bias = true;
   EXPECT_EQ(parameters_of(spec).size(), 2u * (9 + 4) + 2);
   spec.mlp_bias = true;
   EXPECT_EQ(parameters_of(spec).size(), 2u * (9 + 7) + 2);

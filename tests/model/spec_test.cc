@@ -77,7 +77,7 @@ TEST(ModelSpec, ReadsTheOlderForm) {
   EXPECT_EQ(spec->rope.theta, 500000.0);
   EXPECT_EQ(spec->dtype, DType::kBF16);
   EXPECT_TRUE(spec->tie_word_embeddings);
-  EXPECT_TRUE(spec->attention_bias);
+  EXPECT_TRUE(spec->qkv_bias && spec->o_bias);
   EXPECT_FALSE(spec->mlp_bias);
   EXPECT_THAT(spec->eos_token_ids, ElementsAre(3, 5));
   EXPECT_EQ(spec->bos_token_id, 1);
@@ -168,7 +168,7 @@ TEST(ModelSpec, FieldsThatChangeNumericsAreRefusedByNameAndValue) {
       {"hidden_sise", "64", "unknown field \"hidden_sise\" = 64 (did you mean 'hidden_size'?)"},
       {"brand_new_attention_trick", "true", "unknown field \"brand_new_attention_trick\" = true"},
       {"architectures", R"(["LlamaForCausalLN"])", "did you mean 'LlamaForCausalLM'?"},
-      {"architectures", R"(["GemmaForCausalLM"])", "(known: LlamaForCausalLM)"},
+      {"architectures", R"(["GemmaForCausalLM"])", "(known: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM)"},
       {"architectures", R"(["LlamaForCausalLM", "Other"])", "must name one architecture"},
       {"architectures", "", "architectures = (absent)"},
       {"architectures", "[7]", "must name one architecture"},

@@ -119,7 +119,7 @@ reference::LlamaReference reference_of(const LayersCase& c) {
     return m;
   };
   return reference::LlamaReference(c.spec, load,
-                                   {.max_model_len = kMaxModelLen, .angles = reference::AnglePrecision::kFloat32, .kv_dtype = c.kv_dtype == DType::kF32 ? std::nullopt : std::optional(c.kv_dtype), .fp8 = fp8});
+                                   {.max_model_len = kMaxModelLen, .angles = reference::AnglePrecision::kFloat32, .kv_dtype = c.kv_dtype == DType::kF32 ? std::nullopt : std::optional(c.kv_dtype), .weight_dtype = c.dtype, .fp8 = fp8});
 }
 
 LayersRig::LayersRig(const LayersCase& layers, const std::vector<std::vector<TokenId>>& s, model::WeightSource* given)

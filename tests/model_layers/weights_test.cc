@@ -19,7 +19,7 @@ struct Loading {
 TEST(Weights, EveryParameterIsReadOnceAndTheArenaIsThePlan) {
   for (int bits = 0; bits < 8; ++bits) {
     model::ModelSpec spec = test::small_spec(2, 16);
-    spec.attention_bias = (bits & 1) != 0;
+    spec.qkv_bias = spec.o_bias = (bits & 1) != 0;
     spec.mlp_bias = (bits & 2) != 0;
     spec.tie_word_embeddings = (bits & 4) != 0;
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
@@ -94,7 +94,7 @@ TEST(Weights, TheRotaryTableCoversTheServedLength) {
   for (const std::int64_t p : {0, 1, 127, 999})
     for (std::size_t i = 0; i < 8; ++i) {
       const auto angle = static_cast<double>(static_cast<float>(p) * static_cast<float>(rotation.frequencies[i]));
-      const float* row = weights.cos_sin() + p * 16;
+      const float* row = weights.layers()[0].cos_sin + p * 16;
       EXPECT_NEAR(static_cast<double>(row[i]), std::cos(angle) * rotation.attention_scale, 1e-7) << p;
       EXPECT_NEAR(static_cast<double>(row[8 + i]), std::sin(angle) * rotation.attention_scale, 1e-7) << p;
     }

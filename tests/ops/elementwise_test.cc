@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -58,7 +59,7 @@ TEST(AddRmsNorm, AddsOnceAndNormsTheSum) {
     SCOPED_TRACE(n);
     const NormCase c = norm_case(n, rng);
     test::GuardedActs x(c.x, 4 * (rng() % 16)), r(c.residual, 4 * (rng() % 16)), w(c.weight), y(5, n, 4 * (rng() % 16));
-    ops::add_rms_norm(test::op_stream(), x.tensor(), r.tensor(), w.floats().data(), static_cast<float>(c.eps), y.tensor());
+    ops::add_rms_norm(test::op_stream(), x.tensor(), r.tensor(), {w.floats().data(), static_cast<float>(c.eps)}, y.tensor());
     EXPECT_EQ(y.buffer.damage() + r.buffer.damage(), "");
     Matrix sum(5, n);  // one float32 addition: known exactly
     for (std::size_t i = 0; i < sum.values.size(); ++i) sum.values[i] = static_cast<float>(c.x.values[i]) + static_cast<float>(c.residual.values[i]);
@@ -105,12 +106,98 @@ TEST(SiluMul, EveryWidthAndAlignmentWithinItsBound) {
     }
 }
 
+TEST(GeluTanhMul, EveryWidthAndAlignmentWithinItsBound) {
+  auto rng = test::seeded_rng();
+  for (const std::int64_t n : widths())
+    for (const double size : {0.5, 40.0}) {
+      SCOPED_TRACE(n);
+      const Matrix m = test::random_matrix(3, 2 * n, DType::kF32, size, rng);
+      test::GuardedActs x(m, 4 * (rng() % 16)), y(3, n, 4 * (rng() % 16));
+      ops::gelu_tanh_mul(test::op_stream(), x.tensor(), y.tensor());
+      EXPECT_EQ(y.buffer.damage(), "");
+      const auto cmp = test::compare(y.buffer.values(), reference::gelu_tanh_mul(m).values, test::gelu_tanh_mul_bounds(m, {}));
+      EXPECT_TRUE(cmp.equal) << cmp.report;
+    }
+}
+
+TEST(GeluTanhMul, EdgesAreTheTwins) {
+  const float gates[] = {0.0f, -0.0f, 1e-30f, 0.7f, -0.7f, -3.0f, -5.5f, -8.0f, -10.0f, -12.0f, 88.0f, -88.0f, -1e30f, 1e30f, kInf, kNan, -kInf, 3e38f};
+  for (const float g : gates) {
+    test::GuardedActs x(1, 2), y(1, 1);
+    x.floats()[0] = g;
+    x.floats()[1] = 1.0f;
+    ops::gelu_tanh_mul(test::op_stream(), x.tensor(), y.tensor());
+    const double want = reference::gelu_tanh(static_cast<double>(g));
+    const Matrix m(1, 2, {static_cast<double>(g), 1.0});
+    const double bound = std::isfinite(want) ? test::gelu_tanh_mul_bounds(m, {})[0] : 0.0;
+    const auto c = test::compare(y.buffer.values(), std::vector<double>{want}, bound);
+    EXPECT_TRUE(c.equal) << g << ": " << c.report;
+  }
+}
+
+TEST(AddRmsNorm, ABranchIsNormedBeforeItIsAdded) {
+  auto rng = test::seeded_rng();
+  for (const std::int64_t n : widths()) {
+    SCOPED_TRACE(n);
+    const NormCase c = norm_case(n, rng);
+    const Matrix branch = test::random_matrix(1, n, DType::kF32, 1.0, rng);
+    test::GuardedActs x(c.x, 4 * (rng() % 16)), r(c.residual, 4 * (rng() % 16)), w(c.weight), b(branch, 4 * (rng() % 16)), y(5, n, 4 * (rng() % 16));
+    ops::add_rms_norm(test::op_stream(), x.tensor(), r.tensor(), {w.floats().data(), static_cast<float>(c.eps), b.floats().data()}, y.tensor());
+    EXPECT_EQ(y.buffer.damage() + r.buffer.damage(), "");
+    const Matrix normed = reference::rms_norm(c.x, branch.values, c.eps);
+    std::vector<double> sums, bounds = test::rms_norm_bounds(c.x, branch.values, c.eps, {});
+    for (std::size_t i = 0; i < bounds.size(); ++i) {
+      sums.push_back(c.residual.values[i] + normed.values[i]);
+      bounds[i] = reference::rounding_error(sums[i], bounds[i], DType::kF32);
+    }
+    const auto added = test::compare(r.buffer.values(), sums, bounds);
+    EXPECT_TRUE(added.equal) << added.report;
+    const Matrix left(5, n, r.buffer.values());
+    const auto cmp = test::compare(y.buffer.values(), reference::rms_norm(left, c.weight.values, c.eps).values, test::rms_norm_bounds(left, c.weight.values, c.eps, {}));
+    EXPECT_TRUE(cmp.equal) << cmp.report;
+    const auto kept = test::compare_bits(x.floats(), test::narrow_exactly(c.x.values));
+    EXPECT_TRUE(kept.equal) << "the branch changed: " << kept.report;
+  }
+}
+
+TEST(SoftCap, EveryWidthWithinItsBoundAndTheTailAsTheRest) {
+  auto rng = test::seeded_rng();
+  for (const std::int64_t n : widths())
+    for (const double size : {0.01, 3.0, 500.0}) {
+      SCOPED_TRACE(n);
+      const float cap = 7.3f;
+      Matrix m = test::random_matrix(3, n, DType::kF32, size, rng);
+      std::fill(m.row(1).begin(), m.row(1).end(), m.at(1, 0));
+      test::GuardedActs x(m, 4 * (rng() % 16));
+      ops::soft_cap(test::op_stream(), x.tensor(), cap);
+      EXPECT_EQ(x.buffer.damage(), "");
+      std::vector<double> want, bounds;
+      for (const double v : m.values) {
+        want.push_back(static_cast<double>(cap) * std::tanh(v / static_cast<double>(cap)));
+        bounds.push_back(reference::soft_cap_error(want.back(), static_cast<double>(cap), {}));
+      }
+      const auto cmp = test::compare(x.buffer.values(), want, bounds);
+      EXPECT_TRUE(cmp.equal) << cmp.report;
+      for (const float v : x.row(1)) ASSERT_EQ(v, x.row(1)[0]);
+      for (const float v : x.floats()) ASSERT_LE(std::fabs(v), cap);
+    }
+  test::GuardedActs edges(1, 5);
+  for (std::size_t i = 0; i < 5; ++i) edges.floats()[i] = std::array{kInf, -kInf, kNan, 0.0f, -0.0f}[i];
+  ops::soft_cap(test::op_stream(), edges.tensor(), 2.0f);
+  EXPECT_EQ(edges.floats()[0], 2.0f);
+  EXPECT_EQ(edges.floats()[1], -2.0f);
+  EXPECT_TRUE(std::isnan(edges.floats()[2]));
+  EXPECT_TRUE(edges.floats()[3] == 0.0f && edges.floats()[4] == 0.0f && std::signbit(edges.floats()[4]));
+}
+
 // The last element of a row must not be computed differently from one in the middle: a request's bits may not depend on where it is.
 TEST(SiluMul, TheTailComputesWhatTheVectorsCompute) {
   for (const std::int64_t n : test::kOddSizes) {
     test::GuardedActs x(2, 2 * n), y(2, n);
     std::fill(x.floats().begin(), x.floats().end(), 0.7371f);
     ops::silu_mul(test::op_stream(), x.tensor(), y.tensor());
+    for (const float v : y.floats()) ASSERT_EQ(v, y.floats()[0]) << n;
+    ops::gelu_tanh_mul(test::op_stream(), x.tensor(), y.tensor());
     for (const float v : y.floats()) ASSERT_EQ(v, y.floats()[0]) << n;
   }
 }
@@ -152,8 +239,13 @@ TEST(Elementwise, NothingIsReadOrWrittenPastTheEnd) {
     for (const FencedFloats* f : {&x, &twice, &weight, &residual}) std::fill(f->data(), f->data() + f->count, 1.0f);
     ops::silu_mul(test::op_stream(), twice.row(), y.row());
     for (std::int64_t i = 0; i < n; ++i) ASSERT_NEAR(y.data()[i], 0.731f, 1e-3f) << n;
+    ops::gelu_tanh_mul(test::op_stream(), twice.row(), y.row());
+    for (std::int64_t i = 0; i < n; ++i) ASSERT_NEAR(y.data()[i], 0.841f, 1e-3f) << n;
+    ops::soft_cap(test::op_stream(), y.row(), 0.5f);
+    for (std::int64_t i = 0; i < n; ++i) ASSERT_NEAR(y.data()[i], 0.467f, 1e-3f) << n;
     ops::rms_norm(test::op_stream(), x.row(), weight.data(), 0.0f, y.row());
-    ops::add_rms_norm(test::op_stream(), x.row(), residual.row(), weight.data(), 0.0f, y.row());
+    ops::add_rms_norm(test::op_stream(), x.row(), residual.row(), {weight.data(), 0.0f}, y.row());
+    ops::add_rms_norm(test::op_stream(), x.row(), residual.row(), {weight.data(), 0.0f, weight.data()}, y.row());
     for (std::int64_t i = 0; i < n; ++i) ASSERT_NEAR(y.data()[i], 1.0f, 1e-3f) << n;
   }
 }

@@ -209,6 +209,15 @@ TEST(Embed, RowMajorAndPanelsGiveTheTablesRows) {
     }
 }
 
+TEST(Embed, TheScaleIsOneProduct) {
+  const float table[4] = {0.1f, -3.0f, 7.7f, 1e-39f};
+  const std::int32_t id = 1;
+  test::GuardedActs out(1, 2);
+  ops::embed(test::op_stream(), &id, {ops::WeightFormat::kF32, 2, 2, table, 1, 25.25f}, out.tensor());
+  EXPECT_EQ(out.floats()[0], 7.7f * 25.25f);
+  EXPECT_EQ(out.floats()[1], 1e-39f * 25.25f);
+}
+
 TEST(EmbedDeath, AnIdOutsideTheTableEndsTheProcess) {
   const float table[4] = {};
   for (const std::int32_t id : {-1, 2}) {

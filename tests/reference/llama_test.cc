@@ -51,6 +51,7 @@ struct RandomWeights {
     if (has("o_proj")) cols = q;
     if (has("gate_proj") || has("up_proj")) rows = spec.intermediate_size;
     if (has("down_proj")) cols = spec.intermediate_size;
+    if (has("q_norm") || has("k_norm")) return {1, spec.head_dim};
     if (has("norm")) return {1, h};
     if (has(".bias")) return {1, rows};
     return {rows, cols};
@@ -61,12 +62,12 @@ LlamaReference build(const model::ModelSpec& spec, const LlamaOptions& options =
 
 TEST(LlamaReference, AsksForEveryParameterOnce) {
   model::ModelSpec spec = small_spec();
-  spec.attention_bias = spec.mlp_bias = true;
+  spec.qkv_bias = spec.o_bias = spec.mlp_bias = true;
   RandomWeights weights{spec};
   (void)LlamaReference(spec, std::ref(weights));
   EXPECT_EQ(weights.given.size(), 3u + 2 * (2 + 2 * 7));
   spec.tie_word_embeddings = true;
-  spec.attention_bias = spec.mlp_bias = false;
+  spec.qkv_bias = spec.o_bias = spec.mlp_bias = false;
   RandomWeights tied{spec};
   (void)LlamaReference(spec, std::ref(tied));
   EXPECT_EQ(tied.given.size(), 2u + 2 * (2 + 7));
@@ -117,6 +118,75 @@ TEST(LlamaReference, BiasesPositionsAndRopeMatter) {
   const Matrix turned = build(spec).logits(std::vector<TokenId>{3, 3, 5});
   EXPECT_EQ(plain.at(0, 0), turned.at(0, 0)) << "position 0 is not turned";
   EXPECT_NE(plain.at(2, 0), turned.at(2, 0));
+}
+
+// A window hides keys from the layer that has it, and from no other.
+TEST(LlamaReference, AWindowForgets) {
+  model::ModelSpec spec = small_spec();
+  spec.num_layers = 1;
+  spec.masks = {{.window = 2}};
+  const LlamaReference llama = build(spec);
+  const Matrix a = llama.logits(std::vector<TokenId>{1, 2, 3, 4}), b = llama.logits(std::vector<TokenId>{9, 2, 3, 4});
+  EXPECT_NE(a.at(1, 0), b.at(1, 0));
+  for (std::int64_t t = 2; t < 4; ++t)
+    for (std::int64_t v = 0; v < 30; ++v) EXPECT_EQ(a.at(t, v), b.at(t, v)) << t;
+  spec.num_layers = 2;
+  spec.masks = {{.window = 2}, {}};
+  const LlamaReference two = build(spec);
+  EXPECT_NE(two.logits(std::vector<TokenId>{1, 2, 3, 4}).at(3, 0), two.logits(std::vector<TokenId>{9, 2, 3, 4}).at(3, 0));
+}
+
+// What scales cancel: branch norms forget how large a block's output is, norms of q and k how large those are.
+TEST(LlamaReference, NormsForgetTheirInputsSize) {
+  model::ModelSpec spec = small_spec();
+  spec.rms_norm_eps = 1e-12;
+  spec.branch_norms = spec.qk_norm = true;
+  const std::vector<TokenId> tokens = {3, 7, 5, 1};
+  RandomWeights weights{spec};
+  const Matrix plain = LlamaReference(spec, std::ref(weights)).logits(tokens);
+  EXPECT_TRUE(weights.given.contains("model.layers.1.pre_feedforward_layernorm.weight"));
+  for (const char* scaled : {"o_proj.weight", "down_proj.weight", "q_proj.weight", "k_proj.weight"}) {
+    const Matrix same = LlamaReference(spec, [&](const std::string& name) {
+                          Matrix m = weights.given.at(name);
+                          if (name.ends_with(scaled))
+                            for (double& v : m.values) v *= 4.0;
+                          return m;
+                        }).logits(tokens);
+    for (std::size_t i = 0; i < plain.values.size(); ++i) EXPECT_NEAR(same.values[i], plain.values[i], 1e-9) << scaled;
+  }
+}
+
+TEST(LlamaReference, OffsetsScalesAndCaps) {
+  const std::vector<TokenId> tokens = {3, 7, 5, 1};
+  model::ModelSpec spec = small_spec();
+  RandomWeights weights{spec};
+  const Matrix plain = LlamaReference(spec, std::ref(weights)).logits(tokens);
+  // Norm weights that are one less, with an offset of one.
+  model::ModelSpec offset = spec;
+  offset.norm_weight_offset = 1.0;
+  const Matrix same = LlamaReference(offset, [&](const std::string& name) {
+                        Matrix m = weights.given.at(name);
+                        if (name.find("norm") != std::string::npos)
+                          for (double& v : m.values) v -= 1.0;
+                        return m;
+                      }).logits(tokens);
+  // A scaled table, where the head has one of its own.
+  model::ModelSpec scale = spec;
+  scale.embedding_scale = 0.5;
+  const Matrix halved = LlamaReference(scale, [&](const std::string& name) {
+                          Matrix m = weights.given.at(name);
+                          if (name == "model.embed_tokens.weight")
+                            for (double& v : m.values) v *= 2.0;
+                          return m;
+                        }).logits(tokens);
+  model::ModelSpec cap = spec;
+  cap.final_soft_cap = 3.0;
+  const Matrix capped = LlamaReference(cap, [&](const std::string& name) { return weights.given.at(name); }).logits(tokens);
+  for (std::size_t i = 0; i < plain.values.size(); ++i) {
+    EXPECT_NEAR(same.values[i], plain.values[i], 1e-9);
+    EXPECT_NEAR(halved.values[i], plain.values[i], 1e-9);
+    EXPECT_NEAR(capped.values[i], 3.0 * std::tanh(plain.values[i] / 3.0), 1e-12);
+  }
 }
 
 TEST(LlamaReference, DynamicRopeFollowsTheServedLength) {

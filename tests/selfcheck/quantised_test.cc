@@ -104,7 +104,7 @@ void norm_with_another_scale(const void* params, std::int64_t begin, std::int64_
 }
 // Rows share the scale of the first row of their unit.
 void silu_with_a_neighbours_scale(const void* params, std::int64_t begin, std::int64_t end) {
-  const auto& p = *static_cast<const ops::SiluMulParams*>(params);
+  const auto& p = *static_cast<const ops::GatedMulParams*>(params);
   ops::cpu_silu_mul(params, begin, end);
   for (std::int64_t row = begin + 1; row < end && p.out.scales != nullptr; ++row) p.out.scales[row] = p.out.scales[begin];
 }
