@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "reference/attention.h"
+#include "reference/coded.h"
 #include "reference/linear.h"
 #include "reference/logprobs.h"
 #include "reference/norm.h"
@@ -94,6 +95,43 @@ std::vector<double> linear_scaled_bounds(const Quantised& x, const Quantised& w,
     const double error = gamma(longest + 2 + groups + 1, precision.work) * bounds[i] + lost;
     bounds[i] = rounding_error(y.values[i], error, precision.output);
   }
+  return bounds;
+}
+
+std::vector<double> linear_coded_bounds(const Quantised& x, const Coded& w, std::span<const double> bias, const Precision& precision) {
+  const Matrix y = reference::linear_coded(x, w, bias);
+  const std::int64_t groups = w.scales.cols, x_group = x.stored.cols / x.scales.cols;
+  std::vector<double> bounds;
+  for (std::int64_t m = 0; m < y.rows; ++m)
+    for (std::int64_t n = 0; n < y.cols; ++n) {
+      double terms = bias.empty() ? 0.0 : std::fabs(bias[static_cast<std::size_t>(n)]), lost = 1.0;
+      for (std::int64_t g = 0; g < groups; ++g) {
+        double dot = 0.0, sum = 0.0;
+        for (std::int64_t k = g * w.group; k < (g + 1) * w.group; ++k) {
+          dot += w.codes.at(n, k) * x.stored.at(m, k);
+          sum += x.stored.at(m, k);
+        }
+        const double x_scale = x.scales.at(m, g * w.group / x_group), scale = std::fabs(w.scales.at(n, g)), offset = std::fabs(w.offsets.at(n, g));
+        terms += std::fabs(dot) * x_scale * scale + std::fabs(sum) * x_scale * offset;
+        lost += scale + offset + 2.0;  // the first product of two may be subnormal, and the second
+      }
+      // Two products of each term, two terms for each group, the bias.
+      const double error = gamma(2 + 2 * groups + 1, precision.work) * terms + lost * underflow(precision.work);
+      bounds.push_back(rounding_error(y.at(m, n), error, precision.output));
+    }
+  return bounds;
+}
+
+std::vector<double> int8_input_bounds(const Quantised& x, const Matrix& w) {
+  const std::int64_t group = x.stored.cols / x.scales.cols;
+  std::vector<double> bounds;
+  for (std::int64_t m = 0; m < x.stored.rows; ++m)
+    for (std::int64_t n = 0; n < w.rows; ++n) {
+      double sum = 0.0;
+      for (std::int64_t k = 0; k < w.cols; ++k) sum += std::fabs(w.at(n, k)) * x.scales.at(m, k / group);
+      // The scale, and a quotient of up to 127, each rounded once.
+      bounds.push_back(sum * (0.5 + 127.0 * gamma(2, DType::kF32)));
+    }
   return bounds;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "reference/attention.h"
+#include "reference/coded.h"
 #include "reference/matrix.h"
 #include "reference/quantise.h"
 
@@ -39,6 +40,11 @@ struct Precision {
 // scaled sums added up.
 [[nodiscard]] std::vector<double> linear_scaled_bounds(const reference::Quantised& x, const reference::Quantised& w, std::int64_t group,
                                                        std::span<const double> bias, const Precision& precision);
+// Sums of a group are exact; sum times both scales, and the inputs' sum times the input's scale and the offset, are added up group after group.
+[[nodiscard]] std::vector<double> linear_coded_bounds(const reference::Quantised& x, const reference::Coded& w, std::span<const double> bias, const Precision& precision);
+// How far int8 inputs move a linear's result from that of the float32 inputs they were made of: half a step of each input, and what the quotient
+// before it lost. To be added to linear_coded_bounds.
+[[nodiscard]] std::vector<double> int8_input_bounds(const reference::Quantised& x, const reference::Matrix& w);
 [[nodiscard]] std::vector<double> rms_norm_bounds(const reference::Matrix& x, std::span<const double> weight, double eps, const Precision& precision);
 [[nodiscard]] std::vector<double> silu_mul_bounds(const reference::Matrix& gate_up, const Precision& precision);
 [[nodiscard]] std::vector<double> gelu_tanh_mul_bounds(const reference::Matrix& gate_up, const Precision& precision);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/check.h"
 #include "reference/fp8.h"
@@ -49,6 +50,24 @@ Quantised quantise_with(const Matrix& x, DType fp8, double scale) {
 Quantised quantise_by_row(const Matrix& x, DType fp8) { return by_group(x, fp8, x.cols, narrow(1.0 / (512.0 * largest_number(fp8)))); }
 
 Quantised quantise_by_group(const Matrix& x, DType fp8, std::int64_t group) { return by_group(x, fp8, group, narrow(narrow(1e-10) / largest_number(fp8))); }
+
+Quantised quantise_int8(const Matrix& x, std::int64_t group) {
+  QUIRE_CHECK_EQ(x.cols % group, 0);
+  Quantised out{Matrix(x.rows, x.cols), Matrix(x.rows, x.cols / group)};
+  for (std::int64_t r = 0; r < x.rows; ++r)
+    for (std::int64_t g = 0; g < out.scales.cols; ++g) {
+      double most = 0.0;
+      bool finite = true;
+      for (std::int64_t c = g * group; c < (g + 1) * group; ++c) {
+        finite = finite && std::isfinite(x.at(r, c));
+        most = std::max(most, std::fabs(x.at(r, c)));
+      }
+      const double scale = out.scales.at(r, g) = finite ? narrow(most / 127.0) : std::numeric_limits<double>::quiet_NaN();
+      if (!(scale > 0.0)) continue;
+      for (std::int64_t c = g * group; c < (g + 1) * group; ++c) out.stored.at(r, c) = std::clamp(std::nearbyint(narrow(x.at(r, c) / scale)), -127.0, 127.0);
+    }
+  return out;
+}
 
 Matrix linear_scaled(const Quantised& x, const Quantised& w, std::int64_t group, std::span<const double> bias) {
   QUIRE_CHECK_EQ(x.stored.cols, w.stored.cols);

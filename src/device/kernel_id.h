@@ -15,10 +15,10 @@ namespace quire::device {
   X(id##E4m3, name "_e4m3") X(id##E4m3Fnuz, name "_e4m3fnuz") X(id##E5m2, name "_e5m2")
 #define QUIRE_KERNEL_LIST(X)                                                                  \
   X(GatherTokens, "gather_tokens")                                                            \
-  X(EmbedF32, "embed_f32") X(EmbedF16, "embed_f16") X(EmbedBF16, "embed_bf16")                \
+  X(EmbedF32, "embed_f32") X(EmbedF16, "embed_f16") X(EmbedBF16, "embed_bf16") X(EmbedCoded, "embed_coded") \
   X(RmsNorm, "rms_norm") X(AddRmsNorm, "add_rms_norm")                                        \
   X(LinearF32, "linear_f32") X(LinearF16, "linear_f16") X(LinearBF16, "linear_bf16")          \
-  X(LinearE4m3, "linear_e4m3") X(LinearE4m3Fnuz, "linear_e4m3fnuz") X(Quantise, "quantise")   \
+  X(LinearE4m3, "linear_e4m3") X(LinearE4m3Fnuz, "linear_e4m3fnuz") X(LinearCoded, "linear_coded") X(Quantise, "quantise") \
   QUIRE_CACHE_KERNELS(X, RopeKvWrite, "qk_norm_rope_kv_write")                                \
   QUIRE_CACHE_KERNELS(X, AttnDecode, "attention_decode")                                      \
   X(AttnCombine, "attention_decode_combine")                                                  \

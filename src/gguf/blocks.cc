@@ -21,8 +21,9 @@ std::int8_t code(int value) { return static_cast<std::int8_t>(value); }
 
 void one_group(Block& out, float scale, float offset) {
   out.elements = out.group = 32;
-  out.scale[0] = scale;
-  out.offset[0] = offset;
+  out.scale[0] = out.super_scale = scale;
+  out.offset[0] = out.super_offset = offset;
+  out.scale_factor[0] = out.offset_factor[0] = 1;
 }
 
 // 32 codes of 4 bits: byte j holds element j below and element j + 16 above; bit i of `high` is the fifth bit of element i.
@@ -60,7 +61,11 @@ void read_k_groups(Bytes b, Block& out) {
     }
     out.scale[g] = d * static_cast<float>(scale);
     out.offset[g] = -d_min * static_cast<float>(least);
+    out.scale_factor[g] = code(scale);
+    out.offset_factor[g] = code(least);
   }
+  out.super_scale = d;
+  out.super_offset = -d_min;
   out.elements = 256;
   out.group = 32;
 }
@@ -86,9 +91,13 @@ void read_q6_k(Bytes b, Block& out) {
       }
   }
   for (std::size_t g = 0; g < 16; ++g) {
-    out.scale[g] = d * static_cast<float>(static_cast<std::int8_t>(b[192 + g]));
+    out.scale_factor[g] = static_cast<std::int8_t>(b[192 + g]);
+    out.offset_factor[g] = 0;
+    out.scale[g] = d * static_cast<float>(out.scale_factor[g]);
     out.offset[g] = 0.0f;
   }
+  out.super_scale = d;
+  out.super_offset = 0.0f;
   out.elements = 256;
   out.group = 16;
 }

@@ -74,10 +74,10 @@ void after_attention(device::Stream& stream, const ForwardModel& m, const LayerT
 void count_input(const ops::Weight& w, QuantisedNeeds& needs) {
   const ops::InputQuant& q = w.input;
   if (!q.quantised()) return;
-  QUIRE_CHECK(needs.format == ops::ActFormat::kF32 || needs.format == q.format) << "one FP8 encoding for all layers";
+  QUIRE_CHECK(needs.format == ops::ActFormat::kF32 || needs.format == q.format) << "one encoding of quantised inputs for all layers";
   needs.format = q.format;
   needs.values = std::max(needs.values, w.k * (q.scaling == ops::ActScaling::kStatic ? w.num_parts : 1));
-  needs.scales = std::max(needs.scales, q.row_scales(w.k));
+  needs.scales = std::max(needs.scales, q.row_floats(w.k));
 }
 
 }  // namespace

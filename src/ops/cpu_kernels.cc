@@ -4,6 +4,7 @@
 #include <hwy/targets.h>
 
 #include <array>
+#include <atomic>
 
 namespace quire::ops {
 
@@ -15,6 +16,7 @@ std::span<const device::CpuKernel> cpu_kernels() {
       device::CpuKernel{KernelId::kEmbedF32, cpu_embed_f32},
       device::CpuKernel{KernelId::kEmbedF16, cpu_embed_f16},
       device::CpuKernel{KernelId::kEmbedBF16, cpu_embed_bf16},
+      device::CpuKernel{KernelId::kEmbedCoded, cpu_embed_coded},
       device::CpuKernel{KernelId::kRmsNorm, cpu_rms_norm},
       device::CpuKernel{KernelId::kAddRmsNorm, cpu_add_rms_norm},
       device::CpuKernel{KernelId::kLinearF32, cpu_linear_f32},
@@ -22,6 +24,7 @@ std::span<const device::CpuKernel> cpu_kernels() {
       device::CpuKernel{KernelId::kLinearBF16, cpu_linear_bf16},
       device::CpuKernel{KernelId::kLinearE4m3, cpu_linear_e4m3},
       device::CpuKernel{KernelId::kLinearE4m3Fnuz, cpu_linear_e4m3fnuz},
+      device::CpuKernel{KernelId::kLinearCoded, cpu_linear_coded},
       device::CpuKernel{KernelId::kQuantise, cpu_quantise},
       device::CpuKernel{KernelId::kRopeKvWriteF32, cpu_rope_kv_write_f32},
       device::CpuKernel{KernelId::kRopeKvWriteF16, cpu_rope_kv_write_f16},
@@ -38,6 +41,8 @@ std::span<const device::CpuKernel> cpu_kernels() {
 }
 
 namespace {
+
+std::atomic<bool> limited = false;  // to a named set
 
 // Instruction sets of this build that calls may be dispatched to, best in the lowest bit. Highway's SupportedTargets() also points its
 // dispatch at everything the machine has, whatever was disabled before; Update() puts the limit back.
@@ -59,6 +64,7 @@ Status limit_cpu_isa(const std::string& name) {
   for (std::int64_t left = dispatched_targets(); left != 0; left &= left - 1) {
     const std::int64_t target = left & -left;
     if (name == hwy::TargetName(target)) {
+      limited = true;
       hwy::DisableTargets(target - 1);
       (void)dispatched_targets();
       return {};
@@ -66,6 +72,15 @@ Status limit_cpu_isa(const std::string& name) {
     have += (have.empty() ? "" : ", ") + std::string(hwy::TargetName(target));
   }
   return invalid("instruction set '" + name + "' is not one of this machine's: " + have, "QUIRE_CPU_ISA");
+}
+
+bool cpu_has_byte_dots() {
+#if HWY_ARCH_X86
+  static const bool has = __builtin_cpu_supports("avx512vnni") != 0;
+  return has && !limited.load(std::memory_order_relaxed);
+#else
+  return false;
+#endif
 }
 
 }  // namespace quire::ops

@@ -14,7 +14,7 @@ using enum ActScaling;
 using enum LinearDevice;
 
 constexpr std::string_view kNotBuilt = "not built in this build", kWide = "16- and 32-bit weights are multiplied with float32 activations", kOtherEncoding = "weights and input must share one FP8 encoding",
-                           kGguf = "GGUF blocks have no kernel in this build";
+                           kGguf = "GGUF blocks have no kernel in this build", kCodes = "codes of GGUF blocks are multiplied with int8 activations";
 constexpr KernelId kNoKernel{};
 
 constexpr LinearRow kernel(std::string_view weights, ActFormat input, ActScaling scaling, KernelId id) { return {weights, input, scaling, kCpu, id, {}}; }
@@ -42,8 +42,11 @@ constexpr std::array kTable = {
     refused(kFnuzName, kFp8E4m3, kPerToken, kCpu, kOtherEncoding),
     refused(kFnuzName, kFp8E4m3, kPerGroup, kCpu, kOtherEncoding),
     refused(kF16Name, kFp8E4m3, kStatic, kCpu, kWide), refused(kBF16Name, kFp8E4m3, kStatic, kCpu, kWide), refused(kF32Name, kFp8E4m3, kStatic, kCpu, kWide),
-    refused("Q8_0", kF32, kNone, kCpu, kGguf), refused("Q4_0", kF32, kNone, kCpu, kGguf), refused("Q4_1", kF32, kNone, kCpu, kGguf), refused("Q5_0", kF32, kNone, kCpu, kGguf), refused("Q5_1", kF32, kNone, kCpu, kGguf),
-    refused("Q4_K", kF32, kNone, kCpu, kGguf), refused("Q5_K", kF32, kNone, kCpu, kGguf), refused("Q6_K", kF32, kNone, kCpu, kGguf),
+    kernel("Q8_0", kInt8, kPerGroup, KernelId::kLinearCoded), kernel("Q4_0", kInt8, kPerGroup, KernelId::kLinearCoded), kernel("Q4_1", kInt8, kPerGroup, KernelId::kLinearCoded),
+    kernel("Q5_0", kInt8, kPerGroup, KernelId::kLinearCoded), kernel("Q5_1", kInt8, kPerGroup, KernelId::kLinearCoded),
+    kernel("Q4_K", kInt8, kPerGroup, KernelId::kLinearCoded), kernel("Q5_K", kInt8, kPerGroup, KernelId::kLinearCoded), kernel("Q6_K", kInt8, kPerGroup, KernelId::kLinearCoded),
+    refused("Q8_0", kF32, kNone, kCpu, kCodes), refused("Q4_0", kF32, kNone, kCpu, kCodes), refused("Q4_1", kF32, kNone, kCpu, kCodes), refused("Q5_0", kF32, kNone, kCpu, kCodes), refused("Q5_1", kF32, kNone, kCpu, kCodes),
+    refused("Q4_K", kF32, kNone, kCpu, kCodes), refused("Q5_K", kF32, kNone, kCpu, kCodes), refused("Q6_K", kF32, kNone, kCpu, kCodes),
     refused(kF16Name, kF32, kNone, kCuda, kNotBuilt), refused(kBF16Name, kF32, kNone, kCuda, kNotBuilt),
     refused(kE4m3Name, kFp8E4m3, kStatic, kCuda, kNotBuilt), refused(kE4m3Name, kFp8E4m3, kPerToken, kCuda, kNotBuilt), refused(kE4m3Name, kFp8E4m3, kPerGroup, kCuda, kNotBuilt),
     refused("Q4_K", kF32, kNone, kCuda, kGguf),
@@ -79,12 +82,12 @@ const char* linear_device_name(LinearDevice d) { return d == kCpu ? "CPU" : d ==
 std::span<const LinearRow> linear_table() { return kTable; }
 
 std::string input_name(ActFormat format, ActScaling scaling) {
-  const std::string name = dtype_name(storage_dtype(format));
+  const std::string name = format == kInt8 ? "int8" : dtype_name(storage_dtype(format));
   switch (scaling) {
     case kNone: return name;
     case kStatic: return name + ", static scale";
     case kPerToken: return name + ", scale per token";
-    case kPerGroup: return name + ", scale per token and " + std::to_string(kScaleGroup) + " columns";
+    case kPerGroup: return name + ", scale per token and " + std::to_string(InputQuant{format, scaling, 0, {}}.group()) + " columns";
   }
   return name;
 }
@@ -125,7 +128,7 @@ std::string linear_markdown() {
       "# Which linears there are\n\n"
       "Made by `quire flags-doc` from `src/ops/linear_table.cc`; a test fails when this page is stale.\n\n"
       "A checkpoint says how its weights are stored and how their input is quantised; both together must have a kernel on the device, or the model is refused by name before a\n"
-      "byte of it is read. A pair that is not listed is refused too. `quire explain MODEL --device NAME` prints the rows of one device. The arithmetic is in `NUMERICS.md`, \"Linear\" and \"FP8 weights\".\n\n"
+      "byte of it is read. A pair that is not listed is refused too. `quire explain MODEL --device NAME` prints the rows of one device. The arithmetic is in `NUMERICS.md`, \"Linear\", \"FP8 weights\" and \"GGUF weights\".\n\n"
       "| device | weights | input | kernel | refused because |\n|---|---|---|---|---|\n";
   for (const LinearRow& r : kTable)
     out += "| " + std::string(linear_device_name(r.device)) + " | " + std::string(r.weights) + " | " + input_name(r.input, r.scaling) + " | " +

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "ops/coded.h"
 #include "ops/tensors.h"
 
 namespace quire::device {
@@ -20,7 +21,7 @@ enum class LinearDevice : std::uint8_t { kCpu, kCuda, kRocm };
 [[nodiscard]] const char* linear_device_name(LinearDevice d);  // "CPU", "CUDA", "ROCm"
 
 struct LinearRow {
-  std::string_view weights;  // dtype_name() of a WeightFormat's storage, or a GGUF type as GGUF spells it
+  std::string_view weights;  // weight_format_name()
   ActFormat input;
   ActScaling scaling;
   LinearDevice device;
@@ -35,13 +36,13 @@ struct LinearRow {
 // nullptr: the table does not have the pair, which is a refusal too.
 [[nodiscard]] const LinearRow* find_linear(std::string_view weights, ActFormat input, ActScaling scaling, LinearDevice device);
 [[nodiscard]] inline const LinearRow* find_linear(WeightFormat weights, const InputQuant& input, LinearDevice device) {
-  return find_linear(dtype_name(storage_dtype(weights)), input.format, input.scaling, device);
+  return find_linear(weight_format_name(weights), input.format, input.scaling, device);
 }
 
 // kUnsupported: no such linear, with both formats, the device, the reason, and what these weights can be multiplied with there.
 [[nodiscard]] Status linear_support(std::string_view weights, ActFormat input, ActScaling scaling, LinearDevice device);
 [[nodiscard]] inline Status linear_support(WeightFormat weights, const InputQuant& input, LinearDevice device) {
-  return linear_support(dtype_name(storage_dtype(weights)), input.format, input.scaling, device);
+  return linear_support(weight_format_name(weights), input.format, input.scaling, device);
 }
 
 // One line for each kernel of a device and for each different refusal: what `quire explain` prints.

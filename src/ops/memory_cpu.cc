@@ -6,6 +6,7 @@
 #include "base/dtype.h"
 #include "base/fp8.h"
 #include "kv/store/kv_layout.h"
+#include "ops/coded.h"
 #include "ops/cpu_kernels.h"
 #include "ops/params.h"
 
@@ -32,6 +33,19 @@ void embed_rows(const EmbedParams& p, std::int64_t begin, std::int64_t end) {
     const T* row = static_cast<const T*>(p.table) + id / p.panel * p.hidden * p.panel + id % p.panel;
     float* out = p.out + t * p.hidden;
     for (std::int64_t i = 0; i < p.hidden; ++i) out[i] = as_float(row[i * p.panel]) * p.scale;
+  }
+}
+
+void embed_coded_rows(const EmbedParams& p, std::int64_t begin, std::int64_t end) {
+  const CodedLayout& layout = coded_layout(p.format);
+  for (std::int64_t t = begin; t < end; ++t) {
+    const std::int64_t id = p.token_ids[t];
+    QUIRE_CHECK(id >= 0 && id < p.vocab) << "token id " << id;
+    float* out = p.out + t * p.hidden;
+    for (std::int64_t g = 0; g < p.hidden / layout.group; ++g) {
+      const CodedGroup group = coded_group(layout, p.hidden, p.table, id, g);
+      for (std::int64_t i = 0; i < layout.group; ++i) *out++ = group.value(i);
+    }
   }
 }
 
@@ -122,6 +136,7 @@ void cpu_gather_rows(const void* params, std::int64_t begin, std::int64_t end) {
 void cpu_embed_f32(const void* p, std::int64_t b, std::int64_t e) { embed_rows<float>(*static_cast<const EmbedParams*>(p), b, e); }
 void cpu_embed_f16(const void* p, std::int64_t b, std::int64_t e) { embed_rows<Float16>(*static_cast<const EmbedParams*>(p), b, e); }
 void cpu_embed_bf16(const void* p, std::int64_t b, std::int64_t e) { embed_rows<BFloat16>(*static_cast<const EmbedParams*>(p), b, e); }
+void cpu_embed_coded(const void* p, std::int64_t b, std::int64_t e) { embed_coded_rows(*static_cast<const EmbedParams*>(p), b, e); }
 void cpu_rope_kv_write_f32(const void* p, std::int64_t b, std::int64_t e) { rope_kv_write<float>(*static_cast<const RopeKvWriteParams*>(p), b, e); }
 void cpu_rope_kv_write_f16(const void* p, std::int64_t b, std::int64_t e) { rope_kv_write<Float16>(*static_cast<const RopeKvWriteParams*>(p), b, e); }
 void cpu_rope_kv_write_bf16(const void* p, std::int64_t b, std::int64_t e) { rope_kv_write<BFloat16>(*static_cast<const RopeKvWriteParams*>(p), b, e); }

@@ -1,6 +1,9 @@
 #include "ops/ops.h"
 
+#include <algorithm>
+
 #include "kv/store/kv_format.h"
+#include "ops/coded.h"
 #include "ops/linear_table.h"
 
 namespace quire::ops {
@@ -23,11 +26,10 @@ QuantiseOut quantise_out(const ActTensor& t, std::int64_t rows, std::int64_t col
   QUIRE_CHECK_EQ(t.rows(), rows) << t.values.describe();
   QUIRE_CHECK_EQ(t.columns(), columns) << t.values.describe();
   QUIRE_CHECK_EQ(t.scales != nullptr, q.scaling != ActScaling::kStatic) << "scales are computed with the rows, unless they are static";
+  QUIRE_CHECK(q.format != ActFormat::kInt8 || (q == kInt8Input && columns % kInt8Group == 0)) << "int8 numbers of " << columns << " columns";
   QUIRE_CHECK(q.copies() >= 1 && q.copies() <= kMaxParts && (q.copies() == 1 || t.copy_stride >= rows * columns)) << q.copies() << " copies, " << t.copy_stride << " elements apart";
   return QuantiseOut{t.values.as<std::uint8_t>(), t.copy_stride, t.scales, q};
 }
-
-// Rows of a linear are handed out in chunks: long enough to reuse a weight panel from the second-level cache, short enough to share out.
 
 }  // namespace
 
@@ -37,8 +39,10 @@ void gather_tokens(Stream& stream, const GatherTokensParams& params, std::int64_
 
 void embed(Stream& stream, const std::int32_t* token_ids, const EmbeddingTable& table, const ActTensor& out) {
   check_f32(out, out.rows(), table.hidden);
-  const KernelId id = device::for_storage(KernelId::kEmbedF32, storage_dtype(table.format));
-  stream.launch(id, Geometry{out.rows(), table.hidden}, EmbedParams{token_ids, table.data, out.f32(), table.hidden, table.panel, table.vocab, table.scale});
+  const bool coded = is_coded(table.format);
+  QUIRE_CHECK(!coded || (table.panel == kPanel && table.hidden % coded_layout(table.format).super_inputs() == 0)) << "coded tables are packed";
+  const KernelId id = coded ? KernelId::kEmbedCoded : device::for_storage(KernelId::kEmbedF32, storage_dtype(table.format));
+  stream.launch(id, Geometry{out.rows(), (coded ? 16 : 1) * table.hidden}, EmbedParams{token_ids, table.data, out.f32(), table.hidden, table.panel, table.vocab, table.scale, table.format});
 }
 
 void quantise(Stream& stream, const ActTensor& x, const ActTensor& y) {
@@ -95,6 +99,27 @@ LinearFp8Params fp8_params(const ActTensor& x, const Weight& w, const ActTensor&
                          .input = w.input, .num_parts = w.num_parts, .first_rows = w.first_rows};
 }
 
+// A unit's work in multiply-adds of a core at full speed. Few rows wait for their codes from memory, a byte of which takes about as long as one.
+std::int64_t coded_unit_work(const Weight& w, std::int64_t rows) {
+  const std::int64_t bytes = coded_layout(w.format).panel_bytes(w.k);
+  return std::max(rows * kPanel * w.k / 16, bytes);
+}
+
+void linear_coded(Stream& stream, const ActTensor& x, const Weight& w, const ActTensor& y) {
+  LinearCodedParams params{.x = x.values.as<std::int8_t>(), .x_floats = x.scales, .parts = w.coded, .first_rows = w.first_rows, .num_parts = w.num_parts,
+                           .bias = w.bias, .y = y.f32(), .m = x.rows(), .n = w.n, .k = w.k};
+  QUIRE_CHECK(w.num_parts >= 1 && w.num_parts <= kMaxParts && w.first_rows[0] == 0) << w.num_parts << " parts";
+  std::int64_t panels = 0;
+  for (int p = 0; p < w.num_parts; ++p) {
+    const CodedPart& part = w.coded[static_cast<std::size_t>(p)];
+    QUIRE_CHECK(is_coded(part.format) && part.packed != nullptr && w.part_rows(p) > 0) << "part " << p;
+    QUIRE_CHECK(w.k % coded_layout(part.format).super_inputs() == 0) << w.k << " inputs of " << coded_layout(part.format).name;
+    panels += (w.part_rows(p) + kPanel - 1) / kPanel;
+  }
+  const std::int64_t chunks = (x.rows() + kLinearRows - 1) / kLinearRows;
+  stream.launch(KernelId::kLinearCoded, Geometry{panels * chunks, coded_unit_work(w, std::min(x.rows(), kLinearRows))}, params);
+}
+
 }  // namespace
 
 void linear(Stream& stream, const ActTensor& x, const Weight& w, const ActTensor& y) {
@@ -107,6 +132,7 @@ void linear(Stream& stream, const ActTensor& x, const Weight& w, const ActTensor
     check_f32(x, x.rows(), w.k);
   }
   check_f32(y, x.rows(), w.n);
+  if (is_coded(w.format)) return linear_coded(stream, x, w, y);
   const std::int64_t panels = (w.n + kPanel - 1) / kPanel, chunks = (x.rows() + kLinearRows - 1) / kLinearRows;
   const std::int64_t rows = x.rows() < kLinearRows ? x.rows() : kLinearRows;
   const Geometry geometry{panels * chunks, rows * kPanel * w.k / 8};

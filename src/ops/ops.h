@@ -19,14 +19,14 @@ struct EmbeddingTable {
   WeightFormat format = WeightFormat::kBF16;
   std::int64_t vocab = 0, hidden = 0;
   const void* data = nullptr;
-  std::int64_t panel = 1;  // 1: row-major; kPanel: shares a packed (tied) output projection
+  std::int64_t panel = 1;  // 1: row-major; kPanel: shares a packed (tied) output projection. Coded: kPanel, tied or not
   float scale = 1.0f;
 };
 // out[t] = scale * the table's row of token_ids[t].
 void embed(Stream& stream, const std::int32_t* token_ids, const EmbeddingTable& table, const ActTensor& out);
 
 // x as `y` wants it: y.quant says how, y.values (and y.scales) get it. x float32, y quantised. y[i] = x[i] / scale, rounded to nearest even
-// and saturating; NaN stays NaN. A scale that is computed (docs/NUMERICS.md, "FP8 weights") depends on its own row alone.
+// and saturating; NaN stays NaN (int8: in the scale of its group). A scale that is computed (docs/NUMERICS.md, "FP8 weights") depends on its own row alone.
 void quantise(Stream& stream, const ActTensor& x, const ActTensor& y);
 
 // The next four leave float32 in y, and in `quantised` what quantise() makes of it, if that is quantised: the input of the linear that follows.

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ops/coded.h"
 #include "ops/pack_place.h"
 
 namespace quire::ops {
@@ -46,7 +47,7 @@ Status convert_to(const RawMatrix& raw, WeightFormat format, const Place& place,
     case WeightFormat::kF32: return convert_any(raw, place, static_cast<float*>(target));
     case WeightFormat::kF16: return convert_any(raw, place, static_cast<Float16*>(target));
     case WeightFormat::kBF16: return convert_any(raw, place, static_cast<BFloat16*>(target));
-    case WeightFormat::kFp8E4m3: case WeightFormat::kFp8E4m3Fnuz: QUIRE_CHECK(false) << raw.name << ": FP8 needs a scale";
+    default: QUIRE_CHECK(false) << raw.name << ": " << weight_format_name(format) << " is not one of the 16- and 32-bit formats";
   }
   return {};
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "gguf/types.h"
 #include "ops/tensors.h"
 
 namespace quire::ops {
@@ -33,6 +34,18 @@ struct RawMatrix {
 [[nodiscard]] Result<float> quantising_scale(const RawMatrix& raw, WeightFormat format);
 // As pack_rows: element / scale, rounded to nearest even and saturating.
 [[nodiscard]] Status quantise_rows(const RawMatrix& raw, WeightFormat format, float scale, std::int64_t first_row, void* target);
+// A quantised tensor of a GGUF file: rows of whole blocks.
+struct RawBlocks {
+  std::string name;  // for messages
+  gguf::TensorType type = gguf::TensorType::kQ8_0;
+  std::span<const std::byte> bytes;
+  std::int64_t rows = 0, columns = 0;
+};
+// The coded format of a quantised GGUF type, and back: one for one.
+[[nodiscard]] WeightFormat coded_format(gguf::TensorType type);
+// All of a packed matrix [raw.rows, raw.columns] of coded_format(raw.type): coded_bytes() at `target` (ops/coded.h), every number exactly. Outputs that
+// fill up the last panel become zero. A scale or offset that is NaN or infinite is refused (kCorrupt) with its place.
+[[nodiscard]] Status pack_gguf_rows(const RawBlocks& raw, void* target);
 // Float32 (norm weights, biases).
 [[nodiscard]] Status store_f32(const RawMatrix& raw, float* target);
 

@@ -19,17 +19,18 @@ struct GatherTokensParams {
 
 struct EmbedParams {
   const std::int32_t* token_ids;  // [tokens]
-  const void* table;              // [vocab, hidden] in panels of `panel` rows (1: row-major; 64: a packed linear weight)
+  const void* table;              // [vocab, hidden] in panels of `panel` rows (1: row-major; 64: a packed linear weight); coded: a packed part
   float* out;                     // [tokens, hidden]
   std::int64_t hidden, panel, vocab;
   float scale;                    // of each element
+  WeightFormat format;
 };
 
-// Where a finished row of float32 goes as FP8, for the linear that reads it. A default one: nowhere.
+// Where a finished row of float32 goes as FP8 or int8, for the linear that reads it. A default one: nowhere.
 struct QuantiseOut {
   std::uint8_t* values = nullptr;  // [rows, n], and quant.copies() - 1 more, copy_stride apart
   std::int64_t copy_stride = 0;
-  float* scales = nullptr;         // [rows, quant.row_scales(n)]; nullptr: static
+  float* scales = nullptr;         // [rows, quant.row_floats(n)]; nullptr: static
   InputQuant quant;
 };
 
@@ -78,6 +79,20 @@ struct LinearFp8Params {
   InputQuant input;
   std::int32_t num_parts;                         // of the weight: part p reads copy input.copy_of(p)
   std::array<std::int64_t, kMaxParts> first_rows;
+};
+
+// The same of coded weights (ops/coded.h) and int8 inputs. Group after group of inputs, y += (sum of code * x, an exact integer) * scale of x *
+// scale of w, then y += (sum of x * scale of x) * offset of w; products and sums rounded apart, so that every instruction set gives the same
+// bits; then the bias.
+struct LinearCodedParams {
+  const std::int8_t* x;   // [m, k]
+  const float* x_floats;  // [m, kInt8Input.row_floats(k)]
+  std::array<CodedPart, kMaxParts> parts;
+  std::array<std::int64_t, kMaxParts> first_rows;
+  std::int32_t num_parts;
+  const float* bias;      // [n] or nullptr
+  float* y;               // [m, n]
+  std::int64_t m, n, k;
 };
 
 // Where a layer's cells are in the pool (kv/store/kv_layout.h), flattened for kernels.

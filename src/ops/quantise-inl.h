@@ -1,4 +1,4 @@
-// Rows of float32 into FP8 with their scales. Division and rounding are exact by definition and the largest magnitude is the same in
+// Rows of float32 into FP8 or int8 with their scales. Division and rounding are exact by definition and the largest magnitude is the same in
 // any order: the same bits on every instruction set. Included once per instruction set.
 #if defined(QUIRE_OPS_QUANTISE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef QUIRE_OPS_QUANTISE_INL_H_
@@ -83,9 +83,53 @@ HWY_INLINE void quantise_into(const ops::QuantiseOut& out, std::int64_t row, con
   }
 }
 
+// To the nearest integer, ties to even, of magnitudes below 2^22.
+template <class D>
+HWY_INLINE hn::Vec<D> nearest_integer(D d, hn::Vec<D> x) { return hn::Sub(hn::Add(x, hn::Set(d, 0x1.8p23f)), hn::Set(d, 0x1.8p23f)); }
+
+// The scale of a group of int8 numbers; NaN if one of them is NaN or infinite.
+HWY_INLINE float int8_scale(const float* x) {
+  const hn::CappedTag<float, static_cast<std::size_t>(ops::kInt8Sum)> d;
+  auto most = hn::Zero(d), poison = hn::Zero(d);
+  for (std::int64_t i = 0; i < ops::kInt8Group; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    const auto v = hn::LoadU(d, x + i);
+    most = hn::Max(most, hn::Abs(v));
+    poison = hn::Add(poison, hn::Mul(v, hn::Zero(d)));
+  }
+  return hn::GetLane(hn::MaxOfLanes(d, most)) / ops::kLargestInt8 + hn::GetLane(hn::SumOfLanes(d, poison));
+}
+
+HWY_NOINLINE void quantise_int8(const ops::QuantiseOut& out, std::int64_t row, const float* HWY_RESTRICT x, std::int64_t n) {
+  const hn::CappedTag<float, static_cast<std::size_t>(ops::kInt8Sum)> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Rebind<std::int8_t, decltype(d)> d8;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto* values = reinterpret_cast<std::int8_t*>(out.values) + row * n;
+  float* scales = out.scales + row * out.quant.row_floats(n);
+  float* sums = scales + n / ops::kInt8Group;
+  const auto largest = hn::Set(d, ops::kLargestInt8);
+  for (std::int64_t g = 0; g < n / ops::kInt8Group; ++g, x += ops::kInt8Group, values += ops::kInt8Group) {
+    scales[g] = int8_scale(x);
+    // No number over 0 or NaN: zeros. A scale of NaN makes NaN of whatever they are multiplied with.
+    const bool usable = scales[g] > 0.0f;
+    const auto divisor = hn::Set(d, scales[g]);
+    for (std::int64_t half = 0; half < ops::kInt8Group; half += ops::kInt8Sum) {
+      auto sum = hn::Zero(di);
+      for (std::int64_t i = half; i < half + ops::kInt8Sum; i += lanes) {
+        const auto quotient = usable ? hn::Div(hn::LoadU(d, x + i), divisor) : hn::Zero(d);
+        const auto stored = hn::ConvertTo(di, nearest_integer(d, hn::Max(hn::Min(quotient, largest), hn::Neg(largest))));
+        sum = hn::Add(sum, stored);
+        hn::StoreU(hn::DemoteTo(d8, stored), d8, values + i);
+      }
+      *sums++ = static_cast<float>(hn::GetLane(hn::SumOfLanes(di, sum)));
+    }
+  }
+}
+
 // Row `row` of y, finished, into `out`.
 HWY_NOINLINE void quantise_row(const ops::QuantiseOut& out, std::int64_t row, const float* y, std::int64_t n) {
   if (out.values == nullptr) return;
+  if (out.quant.format == ops::ActFormat::kInt8) return quantise_int8(out, row, y, n);
   if (out.quant.format == ops::ActFormat::kFp8E4m3) return quantise_into<fp8::kE4m3>(out, row, y, n);
   quantise_into<fp8::kE4m3Fnuz>(out, row, y, n);
 }

@@ -9,7 +9,10 @@ namespace quire::ops {
 
 [[nodiscard]] constexpr float largest_of(ActFormat f) { return f == ActFormat::kFp8E4m3 ? fp8::kLargestE4m3 : fp8::kLargestE4m3Fnuz; }
 
-// Below it no scale goes, so that zeros divide by something: as vLLM has it, 1 / (512 * largest) for a row, 1e-10 / largest for a group.
+// Int8: scale = largest magnitude of a group over this, numbers to the nearest integer (ties to even) and no larger than it.
+inline constexpr float kLargestInt8 = 127.0f;
+
+// FP8. Below it no scale goes, so that zeros divide by something: as vLLM has it, 1 / (512 * largest) for a row, 1e-10 / largest for a group.
 [[nodiscard]] constexpr float smallest_row_scale(const InputQuant& q) {
   return q.scaling == ActScaling::kPerToken ? 1.0f / (512.0f * largest_of(q.format)) : 1e-10f / largest_of(q.format);
 }

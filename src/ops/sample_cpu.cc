@@ -88,7 +88,25 @@ void process_logits(const Row& r, const float* logits, std::int64_t vocab, std::
   if (r.s.repetition_penalty != 1.0f || r.s.frequency_penalty != 0.0f || r.s.presence_penalty != 0.0f) apply_penalties(r, z, scratch);
 }
 
-std::int32_t argmax(const float* z, std::int64_t n) { return static_cast<std::int32_t>(std::max_element(z, z + n) - z); }
+// The first of the largest; no NaN among them. Sixteen running maxima, so that a compiler makes vectors of them: the maximum is the same in any order.
+std::int32_t argmax(const float* z, std::int64_t n) {
+  constexpr std::int64_t kLanes = 16;
+  if (n < kLanes) return static_cast<std::int32_t>(std::max_element(z, z + n) - z);
+  float most[kLanes];
+  std::copy(z, z + kLanes, most);
+  std::int64_t i = kLanes;
+  for (; i + kLanes <= n; i += kLanes)
+    for (std::int64_t j = 0; j < kLanes; ++j) most[j] = most[j] < z[i + j] ? z[i + j] : most[j];
+  float best = *std::max_element(most, most + kLanes);
+  for (; i < n; ++i) best = best < z[i] ? z[i] : best;
+  return static_cast<std::int32_t>(std::find(z, z + n, best) - z);
+}
+
+bool all_finite_or_masked(const float* z, std::int64_t n) {
+  std::uint32_t bad = 0;
+  for (std::int64_t i = 0; i < n; ++i) bad |= static_cast<std::uint32_t>(!(z[i] < std::numeric_limits<float>::infinity()));
+  return bad == 0;
+}
 
 // The worst candidate that top-k and top-p keep, or none() when both are off. Candidates are the ids in `order`, all with weight > 0.
 std::int32_t last_kept(const SamplingState& s, const Scratch& scratch, std::vector<std::int32_t>& order) {
@@ -119,16 +137,20 @@ std::int32_t draw(const Row& r, std::int64_t vocab, std::int32_t output_index, S
   const float* z = scratch.z.data();
   const double top = z[argmax(z, vocab)];
   const double least = r.s.min_p * std::bit_cast<double>(std::uint64_t{1023 + kWeightBits} << 52);
-  scratch.order.clear();
-  std::uint64_t total = 0;
-  for (std::int64_t i = 0; i < vocab; ++i) {
-    std::uint64_t w = exp_weight((static_cast<double>(z[i]) - top) / r.s.temperature);
-    if (static_cast<double>(w) < least) w = 0;
-    scratch.weight[static_cast<std::size_t>(i)] = w;
-    total += w;
-    if (w != 0) scratch.order.push_back(static_cast<std::int32_t>(i));
+  const double temperature = r.s.temperature;
+  std::uint64_t* weight = scratch.weight.data();
+  for (std::int64_t i = 0; i < vocab; ++i) weight[i] = exp_weight((static_cast<double>(z[i]) - top) / temperature);
+  if (least > 0.0)
+    for (std::int64_t i = 0; i < vocab; ++i)
+      if (static_cast<double>(weight[i]) < least) weight[i] = 0;
+  std::uint64_t total = std::accumulate(weight, weight + vocab, std::uint64_t{0});
+  std::int32_t last = -1;
+  if (r.s.top_k > 0 || r.s.top_p < 1.0) {
+    scratch.order.clear();
+    for (std::int64_t i = 0; i < vocab; ++i)
+      if (weight[i] != 0) scratch.order.push_back(static_cast<std::int32_t>(i));
+    last = last_kept(r.s, scratch, scratch.order);
   }
-  const std::int32_t last = last_kept(r.s, scratch, scratch.order);
   const Better better{z};
   if (last >= 0) {
     total = 0;
@@ -177,8 +199,7 @@ void sample_row(const SampleParams& p, std::int64_t row, Scratch& scratch) {
   result = LogitsResult{};
   if (use.state_row < 0) return;
   const float* logits = p.logits + row * p.vocab;
-  for (std::int64_t i = 0; i < p.vocab; ++i)
-    if (!(logits[i] < std::numeric_limits<float>::infinity())) result.failed = LogitsFailure::kNotFinite;
+  if (!all_finite_or_masked(logits, p.vocab)) result.failed = LogitsFailure::kNotFinite;
   const Row r = row_of(p, use);
   std::int32_t num_top = r.s.num_prompt_logprobs;
   std::int32_t& slot = p.history[use.state_row * p.history_stride + use.position];

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/coded.h"
 #include "reference/bounds.h"
+#include "reference/coded.h"
 #include "reference/linear.h"
 #include "reference/norm.h"
 #include "reference/quantise.h"
@@ -97,10 +99,45 @@ Expected expected_fp8(const StepFacts& f, const LinearCase& c, const std::vector
   return out;
 }
 
+// A coded weight's output as the device holds it.
+reference::Coded coded_row(const StepFacts& f, const ops::Weight& w, std::int64_t output) {
+  int p = 0;
+  while (output >= w.end_row(p)) ++p;
+  const ops::CodedPart& part = w.coded[static_cast<std::size_t>(p)];
+  const ops::CodedLayout& layout = ops::coded_layout(part.format);
+  const std::int64_t row = output - w.first_rows[static_cast<std::size_t>(p)], groups = w.k / layout.group;
+  std::vector<std::byte> panel(static_cast<std::size_t>(layout.panel_bytes(w.k)));
+  f.stream.copy_to_host(panel.data(), static_cast<const std::byte*>(part.packed) + static_cast<std::size_t>(row / ops::kPanel) * panel.size(), panel.size());
+  reference::Coded out{Matrix(1, w.k), Matrix(1, groups), Matrix(1, groups), layout.group};
+  for (std::int64_t g = 0; g < groups; ++g) {
+    const ops::CodedGroup group = ops::coded_group(layout, w.k, panel.data(), row % ops::kPanel, g);
+    out.scales.at(0, g) = static_cast<double>(group.scale);
+    out.offsets.at(0, g) = static_cast<double>(group.offset);
+    for (std::int64_t i = 0; i < layout.group; ++i) out.codes.at(0, g * layout.group + i) = group.codes[static_cast<std::size_t>(i)];
+  }
+  return out;
+}
+
+Expected expected_coded(const StepFacts& f, const LinearCase& c, const std::vector<std::int64_t>& outputs, const std::vector<double>& bias) {
+  Expected out{Matrix(c.x.rows, std::ssize(outputs)), std::vector<double>(static_cast<std::size_t>(c.x.rows) * outputs.size())};
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const reference::Coded w = coded_row(f, c.weight, outputs[i]);
+    const std::vector<double> one_bias = bias.empty() ? bias : std::vector<double>{bias[i]};
+    const Matrix y = reference::linear_coded(c.input.copies[0], w, one_bias);
+    const std::vector<double> bounds = reference::linear_coded_bounds(c.input.copies[0], w, one_bias, {});
+    for (std::int64_t r = 0; r < c.x.rows; ++r) {
+      out.y.at(r, static_cast<std::int64_t>(i)) = y.at(r, 0);
+      out.bounds[static_cast<std::size_t>(r) * outputs.size() + i] = bounds[static_cast<std::size_t>(r)];
+    }
+  }
+  return out;
+}
+
 Expected expected_outputs(const StepFacts& f, const LinearCase& c, const std::vector<std::int64_t>& outputs) {
   std::vector<double> bias;
   if (c.weight.bias != nullptr)
     for (const std::int64_t o : outputs) bias.push_back(static_cast<double>(read_floats(f, c.weight.bias + o, 1)[0]));
+  if (ops::is_coded(c.weight.format)) return expected_coded(f, c, outputs, bias);
   if (is_fp8(c.weight.format)) return expected_fp8(f, c, outputs, bias);
   const Matrix w = weight_rows(f, c.weight, outputs);
   return {reference::linear(c.x, w, bias), reference::linear_bounds(c.x, w, bias, {})};
@@ -134,7 +171,8 @@ void audit_input(const LinearCase& c, const char* name, Tally& tally, ClassOf cl
   const ops::InputQuant& q = c.weight.input;
   const DType dtype = ops::storage_dtype(q.format);
   for (std::size_t copy = 0; copy < c.input.copies.size(); ++copy) {
-    const reference::Quantised want = q.scaling == ops::ActScaling::kStatic     ? reference::quantise_with(c.input.x, dtype, static_cast<double>(q.scales[copy]))
+    const reference::Quantised want = q.format == ops::ActFormat::kInt8         ? reference::quantise_int8(c.input.x, ops::kInt8Group)
+                                      : q.scaling == ops::ActScaling::kStatic   ? reference::quantise_with(c.input.x, dtype, static_cast<double>(q.scales[copy]))
                                       : q.scaling == ops::ActScaling::kPerToken ? reference::quantise_by_row(c.input.x, dtype)
                                                                                 : reference::quantise_by_group(c.input.x, dtype, ops::kScaleGroup);
     const reference::Quantised& got = c.input.copies[copy];

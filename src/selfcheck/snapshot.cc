@@ -32,16 +32,19 @@ Matrix read(device::Stream& stream, const TensorView& activation, std::int64_t r
 QuantisedInput read_input(device::Stream& stream, const model::Activations& act, const ops::Weight& w, const TensorView& x, std::int64_t rows) {
   const ops::InputQuant& q = w.input;
   if (!q.quantised()) return {};
-  const std::int64_t taken = std::min(rows, kMostDenseTokens), groups = std::max<std::int64_t>(1, q.row_scales(w.k));
+  const std::int64_t taken = std::min(rows, kMostDenseTokens), groups = std::max<std::int64_t>(1, q.row_scales(w.k)), row_floats = std::max<std::int64_t>(1, q.row_floats(w.k));
   const ops::ActTensor input = act.input_of(w, ops::ActTensor{x.rows(rows)});
-  std::vector<float> scales(static_cast<std::size_t>(taken * groups));
+  std::vector<float> scales(static_cast<std::size_t>(taken * row_floats));
   if (input.scales != nullptr) stream.copy_to_host(scales.data(), input.scales, scales.size() * sizeof(float));
   QuantisedInput out{read(stream, x, taken), {}};
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(taken * w.k));
   for (int copy = 0; copy < q.copies(); ++copy) {
     stream.copy_to_host(bytes.data(), input.values.as<std::uint8_t>() + copy * input.copy_stride, bytes.size());
-    reference::Quantised numbers{Matrix(taken, w.k), Matrix(taken, groups, std::vector<double>(scales.begin(), scales.end()))};
-    std::ranges::transform(bytes, numbers.stored.values.begin(), [&](std::uint8_t b) { return reference::decode(input.values.dtype, b); });
+    reference::Quantised numbers{Matrix(taken, w.k), Matrix(taken, groups)};
+    for (std::int64_t r = 0; r < taken; ++r)
+      for (std::int64_t g = 0; g < groups; ++g) numbers.scales.at(r, g) = static_cast<double>(scales[static_cast<std::size_t>(r * row_floats + g)]);
+    const auto number = [&](std::uint8_t b) { return q.format == ops::ActFormat::kInt8 ? static_cast<double>(static_cast<std::int8_t>(b)) : reference::decode(input.values.dtype, b); };
+    std::ranges::transform(bytes, numbers.stored.values.begin(), number);
     if (input.scales == nullptr) std::ranges::fill(numbers.scales.values, static_cast<double>(q.scales[static_cast<std::size_t>(copy)]));
     out.copies.push_back(std::move(numbers));
   }

@@ -7,7 +7,9 @@ namespace quire::test {
 using reference::attend_bounds;
 using reference::AttentionBounds;
 using reference::gamma;
+using reference::int8_input_bounds;
 using reference::linear_bounds;
+using reference::linear_coded_bounds;
 using reference::linear_scaled_bounds;
 using reference::log_softmax_bounds;
 using reference::Precision;

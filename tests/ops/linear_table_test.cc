@@ -22,7 +22,7 @@ TEST(LinearTable, EveryRowWithoutARefusalHasAKernelOnThisDevice) {
     EXPECT_TRUE(linear_support(row.weights, row.input, row.scaling, row.device).ok());
     EXPECT_EQ(find_linear(row.weights, row.input, row.scaling, row.device), &row);
   }
-  EXPECT_EQ(kernels, 11);
+  EXPECT_EQ(kernels, 19);
 }
 
 TEST(LinearTable, EveryWeightFormatIsMultipliedOnTheCpuByFloat32) {
@@ -30,6 +30,16 @@ TEST(LinearTable, EveryWeightFormatIsMultipliedOnTheCpuByFloat32) {
     EXPECT_TRUE(linear_support(f, {}, LinearDevice::kCpu).ok()) << dtype_name(storage_dtype(f));
     EXPECT_FALSE(linear_support(f, {}, LinearDevice::kCuda).ok());
   }
+}
+
+TEST(LinearTable, EveryCodedFormatIsMultipliedByInt8AndByNothingElse) {
+  for (const CodedLayout& l : kCodedLayouts) {
+    EXPECT_TRUE(linear_support(l.format, kInt8Input, LinearDevice::kCpu).ok()) << l.name;
+    const Status wide = linear_support(l.format, {}, LinearDevice::kCpu);
+    ASSERT_FALSE(wide.ok());
+    EXPECT_EQ(wide.error().message, std::string(l.name) + " weights by float32 on CPU: codes of GGUF blocks are multiplied with int8 activations; these weights take: int8, scale per token and 32 columns");
+  }
+  EXPECT_FALSE(linear_support(WeightFormat::kBF16, kInt8Input, LinearDevice::kCpu).ok());
 }
 
 TEST(LinearTable, ARefusalNamesBothFormatsTheDeviceTheReasonAndWhatThereIs) {
