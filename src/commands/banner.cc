@@ -119,6 +119,7 @@ std::vector<BannerLine> banner_lines(const BannerInputs& in) {
   out.emplace_back("device", in.device.family + ": " + in.device.name + ", " + n(e.num_threads) + " threads, kernels for " + std::string(in.instruction_set));
   out.emplace_back("model", model_line(c));
   out.emplace_back("weights", std::string(dtype_name(e.dtype)) + " (checkpoint " + dtype_name(c.model.dtype) + "), load format " + config::load_format_name(e.load_format));
+  if (const auto kept = model::kept_blocks(c.model, e.gguf_weights).kept; !kept.empty()) out.emplace_back("", "in blocks of the GGUF file: " + kept);
   if (c.model.quant.method != model::QuantMethod::kNone) out.emplace_back("", "quantised by " + c.model.quant.summary());
   out.emplace_back("KV cache", cache_line(c));
   out.emplace_back("limits", limits_line(c));

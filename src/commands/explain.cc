@@ -132,6 +132,12 @@ class Explainer {
     const auto quant = config::resolve_quantization(options_, in_.facts.spec, out_.notes);
     out_.quantization = quant.ok() ? quant->summary() : in_.facts.spec.quant.summary();
     if (!quant.ok()) out_.not_built.push_back(quant.error().message);
+    model::ModelSpec spec = in_.facts.spec;
+    if (!spec.gguf || !spec.gguf->quantised || !quant.ok()) return;
+    spec.quant = quant.value();
+    const model::KeptBlocks blocks = model::kept_blocks(spec, options_.text("gguf-weights") == "dequantised" ? model::GgufWeights::kDequantised : model::GgufWeights::kBlocks);
+    out_.quantization = "gguf: " + spec.gguf->matrices + (blocks.kept.empty() ? "; none in blocks" : "; in blocks: " + blocks.kept);
+    for (const std::string& one : blocks.dequantised) out_.notes.push_back({Severity::kInfo, "--gguf-weights", one});
   }
   // Modes that are not built are marked; a key or value that no release has is an error.
   config::GraphRequest graph_asked() {

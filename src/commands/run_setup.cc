@@ -57,7 +57,7 @@ Result<RunSetup> set_up_run(const config::ResolvedConfig& c, const std::string& 
                                                                         .enforce_eager = c.engine.enforce_eager});
   if (!graphs.ok()) return graphs.error();
   runner::RunnerConfig runner{c.model, s, c.engine.max_logprobs, &backend, graphs->mode, graphs->buckets};
-  return RunSetup{std::move(selection).value(), layout_of(c, backend), std::move(graphs).value(), model::WeightsOptions{c.engine.dtype, s.max_model_len, c.engine.fp8_fnuz}, std::move(runner)};
+  return RunSetup{std::move(selection).value(), layout_of(c, backend), std::move(graphs).value(), model::WeightsOptions{c.engine.dtype, s.max_model_len, c.engine.fp8_fnuz, c.engine.gguf_weights}, std::move(runner)};
 }
 
 }  // namespace quire::commands

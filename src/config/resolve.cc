@@ -18,8 +18,8 @@ void resolve_dtypes(Resolution& r) {
   const DType checkpoint = r.in.model.dtype;
   EngineSettings& engine = r.out.engine;
   engine.dtype = parse_dtype(options.text("dtype")).value_or(checkpoint);
-  if (const auto& gguf = r.in.model.gguf; gguf && gguf->quantised) {
-    r.note(Severity::kInfo, "--dtype", (options.text("dtype") == "auto" ? "auto: " : "") + std::string(dtype_name(engine.dtype)) + ", which the matrices of the GGUF file (" + gguf->matrices + ") become while loading");
+  if (r.in.model.gguf && r.in.model.gguf->quantised) {
+    // note_gguf() says what becomes of which matrix.
   } else if (engine.dtype != checkpoint) {
     r.note(Severity::kInfo, "--dtype", std::string("weights are converted from ") + dtype_name(checkpoint) + " to " + dtype_name(engine.dtype));
   } else if (options.text("dtype") == "auto" && checkpoint == DType::kF32) {
@@ -48,6 +48,21 @@ void resolve_weights(Resolution& r) {
     r.out.model.quant = std::move(quant).value();
   else
     r.problems.add(quant.error());
+}
+
+// What becomes of a GGUF file's quantised matrices. Needs the quantisation that runs.
+void resolve_gguf(Resolution& r) {
+  EngineSettings& engine = r.out.engine;
+  const bool dequantised = r.in.options.text("gguf-weights") == "dequantised" || r.in.options.text("load-format") == "dummy";
+  engine.gguf_weights = dequantised ? model::GgufWeights::kDequantised : model::GgufWeights::kBlocks;
+  if (!r.in.model.gguf || !r.in.model.gguf->quantised) return;
+  const std::string dtype = dtype_name(engine.dtype);
+  const model::KeptBlocks blocks = model::kept_blocks(r.out.model, engine.gguf_weights);
+  if (blocks.kept.empty()) return r.note(Severity::kInfo, "--dtype", (r.in.options.text("dtype") == "auto" ? "auto: " : "") + dtype + ", which the matrices of the GGUF file (" + r.in.model.gguf->matrices + ") become while loading");
+  r.note(Severity::kInfo, "--gguf-weights", blocks.kept + " matrices stay in their blocks, whose inputs are quantised to int8; every other matrix is " + dtype);
+  constexpr std::size_t kMost = 4;
+  for (std::size_t i = 0; i < std::min(kMost, blocks.dequantised.size()); ++i) r.note(Severity::kInfo, "--gguf-weights", blocks.dequantised[i] + ": becomes " + dtype + " while loading");
+  if (blocks.dequantised.size() > kMost) r.note(Severity::kInfo, "--gguf-weights", "and " + std::to_string(blocks.dequantised.size() - kMost) + " more become " + dtype + " for the same reason");
 }
 
 void resolve_load_format(Resolution& r) {
@@ -133,6 +148,7 @@ Result<ResolvedConfig> resolve(const ResolveInputs& inputs) {
   resolve_dtypes(r);
   resolve_kv_scales(r);
   resolve_weights(r);
+  resolve_gguf(r);
   resolve_engine(r);
   resolve_capacity(r);
   resolve_service(r);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "model/kept_blocks.h"
 #include "model/spec.h"
 #include "scheduler/scheduler_config.h"
 
@@ -39,6 +40,7 @@ struct EngineSettings {
   bool relaxed_self_check = false;      // --relaxed self-check
   bool relaxed_kv_scales = false;       // --relaxed kv-scales
   std::vector<std::string> relaxed;     // as given, for the banner
+  model::GgufWeights gguf_weights = model::GgufWeights::kBlocks;  // --gguf-weights
   DType dtype = DType::kBF16;           // weights (and activations' storage) after loading
   DType kv_dtype = DType::kBF16;        // KV cache
   bool calculate_kv_scales = false;     // --calculate-kv-scales: those of a checkpoint that has none, for an e4m3 cache

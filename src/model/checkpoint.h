@@ -90,6 +90,12 @@ class WeightSource {
     std::span<const std::byte> bytes;
   };
   [[nodiscard]] virtual Result<Raw> read(const ParameterSpec& parameter) = 0;
+  // The blocks of a parameter in ModelSpec::gguf->blocks, rows in the model's order; as long valid. Of no other parameter.
+  struct Blocks {
+    gguf::TensorType type;
+    std::span<const std::byte> bytes;
+  };
+  [[nodiscard]] virtual Result<Blocks> read_blocks(const ParameterSpec& parameter);
   // Tensors of the files that are left out only because of `--relaxed unused-tensors`; empty otherwise.
   [[nodiscard]] virtual std::vector<std::string> ignored_tensors() const { return {}; }
 };

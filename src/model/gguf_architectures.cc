@@ -46,8 +46,25 @@ constexpr std::array kSharedKeys = {
 };
 
 constexpr std::array kLlamaKeys = {
-    GgufKey{"attention.sliding_window", Fate::kField, "sliding_window"},
+    GgufKey{"attention.sliding_window", Fate::kWindow, "sliding_window"},
     GgufKey{"tensor_data_layout", Fate::kIgnorable},  // where the converter found the weights
+};
+
+constexpr std::array kQwenKeys = {GgufKey{"attention.sliding_window", Fate::kNeutral, {}, "[0]"}};
+
+constexpr std::array kGemma2Keys = {
+    GgufKey{"attention.sliding_window", Fate::kWindow, "sliding_window"},
+    GgufKey{"attention.sliding_window_pattern", Fate::kField, "sliding_window_pattern"},
+    GgufKey{"attn_logit_softcapping", Fate::kField, "attn_logit_softcapping"},
+    GgufKey{"final_logit_softcapping", Fate::kField, "final_logit_softcapping"},
+    GgufKey{"rope.freq_base_swa", Fate::kNeutral, {}, "[10000]"},
+};
+
+constexpr std::array kGemma3Keys = {
+    GgufKey{"attention.sliding_window", Fate::kWindow, "sliding_window"},
+    GgufKey{"attention.sliding_window_pattern", Fate::kField, "sliding_window_pattern"},
+    GgufKey{"final_logit_softcapping", Fate::kField, "final_logit_softcapping"},
+    GgufKey{"rope.freq_base_swa", Fate::kField, "rope_local_base_freq"},
 };
 
 constexpr std::array kSharedTensors = {
@@ -60,8 +77,20 @@ constexpr std::array kSharedTensors = {
 constexpr std::array kLlamaTensors = {GgufTensorName{"post_attention_layernorm", "ffn_norm"}};
 constexpr std::array kLlamaFlags = {GgufFlagTensor{"blk.0.attn_q.bias", "attention_bias"}, GgufFlagTensor{"blk.0.ffn_gate.bias", "mlp_bias"}};
 
+constexpr GgufTensorName kQNorm{"self_attn.q_norm", "attn_q_norm"}, kKNorm{"self_attn.k_norm", "attn_k_norm"};
+constexpr std::array kQwen3Tensors = {GgufTensorName{"post_attention_layernorm", "ffn_norm"}, kQNorm, kKNorm};
+constexpr std::array kQwen3Flags = {GgufFlagTensor{"blk.0.attn_q.bias", "attention_bias"}};
+constexpr std::array kGemma2Tensors = {GgufTensorName{"post_attention_layernorm", "post_attention_norm"}, GgufTensorName{"pre_feedforward_layernorm", "ffn_norm"},
+                                       GgufTensorName{"post_feedforward_layernorm", "post_ffw_norm"}};
+constexpr std::array kGemma3Tensors = {kGemma2Tensors[0], kGemma2Tensors[1], kGemma2Tensors[2], kQNorm, kKNorm};
+
 constexpr std::array kArchitectures = {
-    GgufArchitecture{"llama", "LlamaForCausalLM", "llama", GgufQkRows::kAlternating, kLlamaKeys, kLlamaTensors, kLlamaFlags},
+    GgufArchitecture{.name = "llama", .architecture = "LlamaForCausalLM", .model_type = "llama", .qk_rows = GgufQkRows::kAlternating, .keys = kLlamaKeys, .tensors = kLlamaTensors, .flags = kLlamaFlags,
+                     .windowed_architecture = "MistralForCausalLM", .windowed_model_type = "mistral"},
+    GgufArchitecture{.name = "qwen2", .architecture = "Qwen2ForCausalLM", .model_type = "qwen2", .keys = kQwenKeys, .tensors = kLlamaTensors},
+    GgufArchitecture{.name = "qwen3", .architecture = "Qwen3ForCausalLM", .model_type = "qwen3", .keys = kQwenKeys, .tensors = kQwen3Tensors, .flags = kQwen3Flags},
+    GgufArchitecture{.name = "gemma2", .architecture = "Gemma2ForCausalLM", .model_type = "gemma2", .keys = kGemma2Keys, .tensors = kGemma2Tensors, .wide_scalar_layers = 46},
+    GgufArchitecture{.name = "gemma3", .architecture = "Gemma3ForCausalLM", .model_type = "gemma3_text", .keys = kGemma3Keys, .tensors = kGemma3Tensors, .absent_window_is_none = true, .wide_scalar_layers = 62},
 };
 
 // "model.layers.12.rest" -> "12", "rest"; false: no tensor of a layer.
@@ -88,7 +117,7 @@ const GgufArchitecture* gguf_architecture(std::string_view name) {
 }
 
 const GgufArchitecture* gguf_architecture_of(std::string_view architecture) {
-  const auto* found = std::ranges::find(kArchitectures, architecture, &GgufArchitecture::architecture);
+  const auto* found = std::ranges::find_if(kArchitectures, [&](const GgufArchitecture& a) { return a.architecture == architecture || (!architecture.empty() && a.windowed_architecture == architecture); });
   return found == kArchitectures.end() ? nullptr : found;
 }
 

@@ -11,6 +11,7 @@ namespace quire::model {
 enum class GgufKeyFate : std::uint8_t {
   kField,     // a number of config.json, under `field`
   kRequired,  // the same, and a file without it is refused
+  kWindow,    // the same; 0 says that there is none
   kHeadDim,   // must be the size of a head
   kRope,      // how rotary frequencies are scaled: several keys together make rope_scaling
   kNeutral,   // would change numerics: only the values of `neutral`, under which it does nothing, are accepted
@@ -46,7 +47,12 @@ struct GgufArchitecture {
   GgufQkRows qk_rows = GgufQkRows::kPlain;
   std::span<const GgufKey> keys;             // beside gguf_shared_keys()
   std::span<const GgufTensorName> tensors;   // beside gguf_shared_tensors()
-  std::span<const GgufFlagTensor> flags;
+  std::span<const GgufFlagTensor> flags = {};
+  // config.json's names instead of the two above where attention.sliding_window is above 0; "": they stay.
+  std::string_view windowed_architecture = {}, windowed_model_type = {};
+  bool absent_window_is_none = false;     // without the key there is no window, whatever a config.json without the field means
+  // Scores are scaled by the head's size (query_pre_attn_scalar), which the files leave out; by hidden_size / heads in a model of so many layers. 0: not stated.
+  std::int64_t wide_scalar_layers = 0;
 };
 
 [[nodiscard]] std::span<const GgufArchitecture> gguf_architectures();

@@ -16,6 +16,8 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "gguf/blocks.h"
+#include "model/checkpoint.h"
+#include "model/families.h"
 #include "model/gguf_architectures.h"
 #include "model/json_fields.h"
 #include "model/spec_parse.h"
@@ -79,10 +81,9 @@ class ConfigWriter {
   ConfigWriter(const gguf::File& file, const GgufArchitecture& architecture, Findings& findings) : file_(file), architecture_(architecture), prefix_(std::string(architecture.name) + "."), findings_(findings) {}
 
   json::object write() {
-    out_["architectures"] = json::array{view(architecture_.architecture)};
-    out_["model_type"] = view(architecture_.model_type);
     read_keys();
-    check_head_dim();
+    name_architecture();
+    settle_head_dim();
     write_rope();
     write_vocabulary();
     for (const GgufFlagTensor& flag : architecture_.flags) out_[view(flag.field)] = find_tensor(file_, flag.tensor) != nullptr;
@@ -137,8 +138,19 @@ class ConfigWriter {
       head_dims_.emplace_back(name, *number);
     else if (row.fate == GgufKeyFate::kNeutral)
       check_neutral(row, name + " = " + gguf::value_text(value), *number);
+    else if (row.fate == GgufKeyFate::kWindow && exact_integer(*number) == 0)
+      out_[view(row.field)] = nullptr;
     else
       out_[view(row.field)] = *number;
+  }
+
+  // A window makes another architecture of some names.
+  void name_architecture() {
+    const json::value* window = out_.if_contains("sliding_window");
+    const bool windowed = !architecture_.windowed_architecture.empty() && window != nullptr && !window->is_null();
+    out_["architectures"] = json::array{view(windowed ? architecture_.windowed_architecture : architecture_.architecture)};
+    out_["model_type"] = view(windowed ? architecture_.windowed_model_type : architecture_.model_type);
+    if (window == nullptr && architecture_.absent_window_is_none) out_["sliding_window"] = nullptr;
   }
 
   void check_neutral(const GgufKey& row, const std::string& stated, const json::value& number) {
@@ -152,7 +164,7 @@ class ConfigWriter {
   }
 
   // Heads whose values have another size, and rotary embedding of a part of a head, are not built.
-  void check_head_dim() {
+  void settle_head_dim() {
     const auto number = [&](const char* field) { return out_.contains(field) ? exact_integer(out_.at(field)) : std::nullopt; };
     auto head_dim = number("head_dim");
     const auto hidden = number("hidden_size"), heads = number("num_attention_heads");
@@ -160,6 +172,9 @@ class ConfigWriter {
     if (!head_dim) return;  // a finding about it is there, or will be
     for (const auto& [name, value] : head_dims_)
       if (exact_integer(value) != head_dim) findings_.unsupported(name + " = " + shown(value) + " is not implemented (only the size of a head, " + std::to_string(*head_dim) + ")");
+    if (architecture_.wide_scalar_layers == 0) return;
+    const bool wide = number("num_hidden_layers") == architecture_.wide_scalar_layers && hidden && heads && *heads > 0;
+    out_["query_pre_attn_scalar"] = wide ? *hidden / *heads : *head_dim;
   }
 
   void write_rope() {
@@ -275,9 +290,16 @@ Result<ModelSpec> gguf_model_spec(const gguf::File& file) {
   auto spec = parse_model_spec(text.value(), file.name() + ", its metadata as a config.json");
   if (!spec.ok()) return spec;
   QUIRE_RETURN_IF_ERROR(read_rope_factors(file, spec.value()));
+  const Family* family = find_family(spec->architecture);
+  QUIRE_CHECK(family != nullptr) << spec->architecture;
+  if (family->gguf_norms_hold_offset) spec->norm_weight_offset = 0.0;
   GgufFacts facts{.matrices = {}, .quantised = any_quantised(file)};
   for (const auto& [type, count] : matrix_types(file)) facts.matrices += (facts.matrices.empty() ? "" : ", ") + std::to_string(count) + " " + std::string(gguf::facts_of(type).name);
   spec->gguf = std::move(facts);
+  for (const ParameterSpec& p : parameters_of(spec.value())) {
+    const gguf::Tensor* tensor = find_tensor(file, gguf_tensor_name(*gguf_architecture_of(spec->architecture), p.name));
+    if (tensor != nullptr && p.shape.size() == 2 && gguf::is_quantised(tensor->type)) spec->gguf->blocks.emplace(p.name, tensor->type);
+  }
   log_foreign_keys(file, std::get<std::string_view>(*file.metadata().find("general.architecture")));
   return spec;
 }

@@ -45,6 +45,7 @@ std::string meaning(const GgufKey& key) {
   switch (key.fate) {
     case GgufKeyFate::kField: return code(key.field);
     case GgufKeyFate::kRequired: return code(key.field) + ", required";
+    case GgufKeyFate::kWindow: return code(key.field) + "; 0: none";
     case GgufKeyFate::kHeadDim: return "must be the size of a head";
     case GgufKeyFate::kRope: return "`rope_scaling`: types none, linear and yarn";
     case GgufKeyFate::kNeutral: return "refused unless " + values_text(key.neutral);
@@ -68,6 +69,8 @@ std::string tensor_row(const GgufTensorName& name) {
 std::string architecture_section(const GgufArchitecture& a) {
   std::string out = "\n### " + std::string(a.name) + "\n" + code(a.architecture) + " of config.json. Rows of q and k lie " +
                     (a.qk_rows == GgufQkRows::kAlternating ? "with the two halves of each head alternating, and are put back in order while loading." : "as the model was trained.") + "\n";
+  if (!a.windowed_architecture.empty()) out += code(a.windowed_architecture) + " where `attention.sliding_window` is above 0.\n";
+  if (a.wide_scalar_layers > 0) out += "Scores are scaled by the head's size; by the hidden size over the heads in the model of " + std::to_string(a.wide_scalar_layers) + " layers.\n";
   for (const GgufFlagTensor& flag : a.flags) out += "A file with " + code(flag.tensor) + " has " + code(flag.field) + ".\n";
   if (!a.keys.empty()) out += "\n| key | in config.json |\n|---|---|\n" + key_rows(a.name, a.keys);
   if (a.tensors.empty()) return out;

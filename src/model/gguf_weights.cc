@@ -112,6 +112,11 @@ class GgufSource final : public WeightSource {
     }
     return raw;
   }
+  Result<Blocks> read_blocks(const ParameterSpec& parameter) override {
+    const auto found = places_.find(parameter.name);
+    QUIRE_CHECK(found != places_.end() && gguf::is_quantised(found->second.tensor->type)) << parameter.name << " is in no blocks";
+    return Blocks{found->second.tensor->type, rows(found->second, buffers())};
+  }
   std::vector<std::string> ignored_tensors() const override { return ignored_; }
 
  private:
@@ -126,15 +131,18 @@ class GgufSource final : public WeightSource {
     const bool blocks = gguf::is_quantised(t.type);
     if (!blocks && place.alternating == 0) return {plain_dtype(t.type), t.bytes};
     Buffers& mine = buffers();
-    std::span<const std::byte> bytes = t.bytes;
-    if (place.alternating != 0) {
-      straighten(bytes, t.shape.front(), place.alternating, mine.rows);
-      bytes = mine.rows;
-    }
+    const std::span<const std::byte> bytes = rows(place, mine);
     if (!blocks) return {plain_dtype(t.type), bytes};
     mine.floats.resize(static_cast<std::size_t>(t.shape.front() * t.shape.back()));
     gguf::dequantise(t.type, bytes, mine.floats);
     return {DType::kF32, std::as_bytes(std::span(mine.floats))};
+  }
+  // As the file holds them, in the model's order.
+  static std::span<const std::byte> rows(const Place& place, Buffers& mine) {
+    const gguf::Tensor& t = *place.tensor;
+    if (place.alternating == 0) return t.bytes;
+    straighten(t.bytes, t.shape.front(), place.alternating, mine.rows);
+    return mine.rows;
   }
   Buffers& buffers() {
     const std::scoped_lock lock(mutex_);

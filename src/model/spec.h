@@ -2,6 +2,8 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "base/dtype.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "gguf/types.h"
 #include "model/quantization.h"
 
 namespace quire::model {
@@ -42,6 +45,7 @@ struct LayerMask {
 struct GgufFacts {
   std::string matrices;    // by element type, "210 Q4_1, 1 Q8_0"
   bool quantised = false;  // some tensor is; then ModelSpec::dtype is what they become
+  std::map<std::string, gguf::TensorType, std::less<>> blocks;  // types of quantised matrices, by parameter name
 };
 
 // What the gate of the feed-forward block goes through. gelu_tanh: the tanh form of GELU (Hendrycks and Gimpel 2016, arXiv:1606.08415).

@@ -86,6 +86,7 @@ Status fill(const ParameterSpec& p, const WeightSource::Raw& raw, const Destinat
       return ops::quantise_rows(matrix, formats.fp8, scale.value(), to.first_row, to.target);
     }
     case Destination::Kind::kQuantisedRows: return fill_quantised_rows(matrix, to, formats.fp8);
+    case Destination::Kind::kBlocks: QUIRE_CHECK(false) << p.name << " is no row of numbers"; return {};
     case Destination::Kind::kWeightScale: return fill_weight_scales(p, raw, to.scales, factor);
     case Destination::Kind::kInputScale: {
       const auto values = read_scales(p, raw, factor);
@@ -95,6 +96,11 @@ Status fill(const ParameterSpec& p, const WeightSource::Raw& raw, const Destinat
     }
   }
   return {};
+}
+
+Status fill_blocks(const ParameterSpec& p, const WeightSource::Blocks& blocks, const Destination& to) {
+  QUIRE_CHECK(to.kind == Destination::Kind::kBlocks) << p.name;
+  return ops::pack_gguf_rows({p.name, blocks.type, blocks.bytes, p.shape[0], p.shape[1]}, to.target);
 }
 
 }  // namespace quire::model

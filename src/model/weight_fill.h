@@ -28,8 +28,9 @@ struct Destination {
     kRowMajor,     // an embedding table, the same
     kFloat,        // a vector of float32
     kFp8,          // a matrix of FP8 bytes
-    kQuantised,      // a 16- or 32-bit matrix, to FP8 on the way
-    kQuantisedRows,  // the same, with a scale for each row
+    kQuantised,    // a 16- or 32-bit matrix, to FP8 on the way
+    kQuantisedRows, // the same, with a scale for each row
+    kBlocks,       // a matrix in a GGUF file's blocks (fill_blocks)
     kWeightScale,
     kInputScale,   // one float on the host
   } kind = Kind::kFloat;
@@ -47,5 +48,8 @@ struct FillFormats {
 // Refused (kCorrupt), naming parameter and element: NaN and infinity; a scale that is not above 0, or too large or small for float32 to
 // multiply with. Scales of a file are OCP's; for FNUZ they are doubled here and nowhere else.
 [[nodiscard]] Status fill(const ParameterSpec& parameter, const WeightSource::Raw& raw, const Destination& to, const FillFormats& formats);
+
+// The blocks of a whole matrix, every number exactly. Refused (kCorrupt), naming the parameter: a scale that is NaN or infinite.
+[[nodiscard]] Status fill_blocks(const ParameterSpec& parameter, const WeightSource::Blocks& blocks, const Destination& to);
 
 }  // namespace quire::model

@@ -57,6 +57,11 @@ Status check_tied_head(const Checkpoint& checkpoint, const std::string& model_di
 
 }  // namespace
 
+Result<WeightSource::Blocks> WeightSource::read_blocks(const ParameterSpec& parameter) {
+  QUIRE_CHECK(false) << parameter.name << " is in no GGUF file";
+  return Blocks{};
+}
+
 Status check_checkpoint(const std::string& model_dir, const ModelSpec& spec) {
   if (gguf::is_gguf_path(model_dir)) {
     const auto file = gguf::File::open(model_dir);

@@ -8,9 +8,11 @@
 
 #include "base/checked.h"
 #include "device/workspace.h"
+#include "model/fused_linears.h"
 #include "model/norm_names.h"
 #include "model/weight_fill.h"
 #include "ops/linear_table.h"
+#include "ops/pack.h"
 
 namespace quire::model {
 namespace {
@@ -32,13 +34,9 @@ ops::ActScaling act_scaling(InputScaling scaling) {
   return ops::ActScaling::kNone;
 }
 
-// Linear layers that are one matrix here, one below the other.
-struct FusedLinear {
-  LinearKind first;
-  int num_parts;
-};
-constexpr FusedLinear kQkv{LinearKind::kQ, 3}, kO{LinearKind::kO, 1}, kGateUp{LinearKind::kGate, 2}, kDown{LinearKind::kDown, 1};
 static_assert(kQkv.num_parts <= ops::kMaxParts && kGateUp.num_parts <= ops::kMaxParts && kScaleBlock == ops::kScaleGroup);
+
+constexpr char kEmbedding[] = "model.embed_tokens.weight", kHead[] = "lm_head.weight";
 
 // A matrix without its memory.
 struct MatrixShape {
@@ -46,6 +44,20 @@ struct MatrixShape {
   LinearScheme scheme;
   bool has_bias = false;
 };
+
+// `w` holds its parts in blocks of these types.
+void keep_blocks(ops::Weight& w, std::span<const gguf::TensorType> types) {
+  for (std::size_t p = 0; p < types.size(); ++p) w.coded[p].format = ops::coded_format(types[p]);
+  w.format = w.coded[0].format;
+  w.input = ops::kInt8Input;
+}
+
+// The output matrix, which is the embedding table too where they are tied.
+MatrixShape head_shape(const ModelSpec& s, const WeightsOptions& o) {
+  MatrixShape out{.weight = {.format = format_of(o.dtype), .n = s.vocab_size, .k = s.hidden_size}};
+  if (const auto kept = kept_type(s, o.gguf, s.tie_word_embeddings ? kEmbedding : kHead)) keep_blocks(out.weight, {&*kept, 1});
+  return out;
+}
 
 MatrixShape shape_of(const ModelSpec& s, const WeightsOptions& o, std::int32_t layer, const FusedLinear& fused) {
   MatrixShape out;
@@ -61,6 +73,7 @@ MatrixShape shape_of(const ModelSpec& s, const WeightsOptions& o, std::int32_t l
     w.n += linear_rows(s, kind);
   }
   w.format = format_of(o.dtype);
+  if (const auto kept = kept_types(s, o.gguf, layer, fused); !kept.empty()) keep_blocks(w, kept);
   if (scheme.weight == WeightScaling::kNone) return out;
   w.format = fp8_format(o);
   w.scale_group = scheme.weight == WeightScaling::kBlock ? kScaleBlock : w.k;
@@ -69,9 +82,12 @@ MatrixShape shape_of(const ModelSpec& s, const WeightsOptions& o, std::int32_t l
   return out;
 }
 
+std::int64_t blocks_bytes(ops::WeightFormat format, std::int64_t rows, std::int64_t columns) { return static_cast<std::int64_t>(ops::coded_bytes(format, rows, columns)); }
+
 // A packed matrix, with its scales and its bias.
 struct MatrixMemory {
   TensorView packed, scales, bias;
+  std::array<TensorView, ops::kMaxParts> coded;  // instead of `packed`
   MatrixShape shape;
   std::array<float, ops::kMaxParts> input_scales{1.0f, 1.0f, 1.0f};  // kStatic, of each part
 
@@ -80,13 +96,17 @@ struct MatrixMemory {
     shape = of;
     const ops::Weight& w = shape.weight;
     const std::int64_t rows = round_up(w.n, ops::kPanel);
-    v.tensor(packed, ops::storage_dtype(w.format), {rows, w.k});
+    if (ops::is_coded(w.format))
+      for (int p = 0; p < w.num_parts; ++p) v.tensor(coded[static_cast<std::size_t>(p)], DType::kU8, {blocks_bytes(w.coded[static_cast<std::size_t>(p)].format, w.part_rows(p), w.k)});
+    else
+      v.tensor(packed, ops::storage_dtype(w.format), {rows, w.k});
     if (ops::is_fp8(w.format)) v.tensor(scales, DType::kF32, {ops::Weight::scale_rows(w.k, w.scale_group), rows});
     if (shape.has_bias) v.tensor(bias, DType::kF32, {w.n});
   }
   [[nodiscard]] ops::Weight weight() const {
     ops::Weight w = shape.weight;
     w.packed = packed.data;
+    for (std::size_t p = 0; p < w.coded.size(); ++p) w.coded[p].packed = coded[p].data;
     w.scales = scales.as<float>();
     w.bias = bias.as<float>();
     if (w.input.scaling == ops::ActScaling::kStatic) {
@@ -111,13 +131,28 @@ struct LayerMemory {
 
 struct ArenaMemory {
   TensorView embedding, final_norm, cos_sin, local_cos_sin;
+  ops::WeightFormat embedding_format = ops::WeightFormat::kBF16;  // where it is a tensor of its own
   MatrixMemory lm_head;
   std::vector<LayerMemory> layers;
 
+  // What an embedding looks up: of tied ones the output matrix. Blocks lie in panels either way.
+  [[nodiscard]] ops::EmbeddingTable table(const ModelSpec& s) const {
+    const ops::Weight& head = lm_head.shape.weight;
+    if (!s.tie_word_embeddings) return {embedding_format, s.vocab_size, s.hidden_size, embedding.data, ops::is_coded(embedding_format) ? ops::kPanel : 1};
+    return {head.format, s.vocab_size, s.hidden_size, ops::is_coded(head.format) ? lm_head.coded[0].data : lm_head.packed.data, ops::kPanel};
+  }
   template <class V>
   void visit(V& v, const ModelSpec& s, const WeightsOptions& o) {
-    if (!s.tie_word_embeddings) v.tensor(embedding, o.dtype, {s.vocab_size, s.hidden_size});
-    lm_head.visit(v, {.weight = {.format = format_of(o.dtype), .n = s.vocab_size, .k = s.hidden_size}});
+    if (!s.tie_word_embeddings) {
+      if (const auto kept = kept_type(s, o.gguf, kEmbedding)) {
+        embedding_format = ops::coded_format(*kept);
+        v.tensor(embedding, DType::kU8, {blocks_bytes(embedding_format, s.vocab_size, s.hidden_size)});
+      } else {
+        embedding_format = format_of(o.dtype);
+        v.tensor(embedding, o.dtype, {s.vocab_size, s.hidden_size});
+      }
+    }
+    lm_head.visit(v, head_shape(s, o));
     v.tensor(final_norm, DType::kF32, {s.hidden_size});
     v.tensor(cos_sin, DType::kF32, {o.max_model_len, s.head_dim});
     if (s.local_rope) v.tensor(local_cos_sin, DType::kF32, {o.max_model_len, s.head_dim});
@@ -139,6 +174,8 @@ struct ArenaMemory {
 
 using Destinations = std::map<std::string, Destination>;
 
+Destination blocks_destination(const TensorView& place) { return {Destination::Kind::kBlocks, place.data}; }
+
 void norm_destination(Destinations& to, const ModelSpec& s, const std::string& name, const TensorView& norm) {
   if (norm.data != nullptr) to[name + ".weight"] = {.kind = Destination::Kind::kFloat, .target = norm.data, .added = static_cast<float>(s.norm_weight_offset)};
 }
@@ -151,7 +188,7 @@ void matrix_destinations(Destinations& to, const ModelSpec& s, const std::string
     const std::string name = layer + std::string(kLinearNames[static_cast<std::size_t>(fused.first) + part]) + ".";
     const std::int64_t first = w.first_rows[part];
     Destination& weight = to[name + "weight"];
-    weight = {Destination::Kind::kPacked, m.packed.data, first};
+    weight = ops::is_coded(w.format) ? blocks_destination(m.coded[part]) : Destination{Destination::Kind::kPacked, m.packed.data, first};
     if (m.bias.data != nullptr) to[name + "bias"] = {Destination::Kind::kFloat, m.bias.as<float>() + first};
     if (!ops::is_fp8(w.format)) continue;
     const auto on_load = m.shape.scheme.weight == WeightScaling::kChannel ? Destination::Kind::kQuantisedRows : Destination::Kind::kQuantised;
@@ -167,12 +204,9 @@ void matrix_destinations(Destinations& to, const ModelSpec& s, const std::string
 
 Destinations destinations(const ModelSpec& s, ArenaMemory& arena) {
   Destinations to;
-  if (s.tie_word_embeddings) {
-    to["model.embed_tokens.weight"] = {Destination::Kind::kPacked, arena.lm_head.packed.data};
-  } else {
-    to["model.embed_tokens.weight"] = {Destination::Kind::kRowMajor, arena.embedding.data};
-    to["lm_head.weight"] = {Destination::Kind::kPacked, arena.lm_head.packed.data};
-  }
+  const bool coded_head = ops::is_coded(arena.lm_head.shape.weight.format);
+  to[s.tie_word_embeddings ? kEmbedding : kHead] = coded_head ? blocks_destination(arena.lm_head.coded[0]) : Destination{Destination::Kind::kPacked, arena.lm_head.packed.data};
+  if (!s.tie_word_embeddings) to[kEmbedding] = ops::is_coded(arena.embedding_format) ? blocks_destination(arena.embedding) : Destination{Destination::Kind::kRowMajor, arena.embedding.data};
   norm_destination(to, s, "model.norm", arena.final_norm);
   for (std::size_t i = 0; i < arena.layers.size(); ++i) {
     LayerMemory& l = arena.layers[i];
@@ -241,6 +275,19 @@ Status check_linears(const ArenaMemory& arena) {
 
 }  // namespace
 
+namespace {
+
+Status read_into(WeightSource& source, const ParameterSpec& parameter, const Destination& to, const FillFormats& formats) {
+  if (to.kind == Destination::Kind::kBlocks) {
+    const auto blocks = source.read_blocks(parameter);
+    return blocks.ok() ? fill_blocks(parameter, blocks.value(), to) : Status(blocks.error());
+  }
+  const auto raw = source.read(parameter);
+  return raw.ok() ? fill(parameter, raw.value(), to, formats) : Status(raw.error());
+}
+
+}  // namespace
+
 Result<Weights> Weights::place(device::Device& device, const ModelSpec& spec, const WeightsOptions& options, Places& places) {
   Weights w;
   ArenaMemory& arena = places.arena;
@@ -249,8 +296,7 @@ Result<Weights> Weights::place(device::Device& device, const ModelSpec& spec, co
   QUIRE_RETURN_IF_ERROR(check_linears(arena));
   w.arena_ = std::move(buffer).value();
   w.lm_head_ = arena.lm_head.weight();
-  w.embedding_ = spec.tie_word_embeddings ? ops::EmbeddingTable{format_of(options.dtype), spec.vocab_size, spec.hidden_size, arena.lm_head.packed.data, ops::kPanel}
-                                          : ops::EmbeddingTable{format_of(options.dtype), spec.vocab_size, spec.hidden_size, arena.embedding.data, 1};
+  w.embedding_ = arena.table(spec);
   w.final_norm_ = arena.final_norm.as<float>();
   w.embedding_.scale = rounded_scale(spec.embedding_scale, options.dtype);
   w.set_layers(spec, places);
@@ -292,9 +338,7 @@ Result<Weights> Weights::load(device::Device& device, const ModelSpec& spec, con
   for (const ParameterSpec& parameter : parameters) {
     const auto found = to.find(parameter.name);
     QUIRE_CHECK(found != to.end()) << parameter.name << " has no place or was filled already";
-    auto raw = source.read(parameter);
-    if (!raw.ok()) return raw.error();
-    QUIRE_RETURN_IF_ERROR(fill(parameter, raw.value(), found->second, {format_of(options.dtype), fp8_format(options)}));
+    QUIRE_RETURN_IF_ERROR(read_into(source, parameter, found->second, {format_of(options.dtype), fp8_format(options)}));
     to.erase(found);
     ++progress.parameters_done;
   }

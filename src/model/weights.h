@@ -7,6 +7,7 @@
 #include "base/result.h"
 #include "device/device.h"
 #include "model/checkpoint.h"
+#include "model/kept_blocks.h"
 #include "model/spec.h"
 #include "ops/ops.h"
 
@@ -31,6 +32,7 @@ struct WeightsOptions {
   DType dtype = DType::kBF16;        // of matrices that are not quantised; norms and biases are float32
   std::int64_t max_model_len = 0;    // rows of the rotary tables
   bool fp8_fnuz = false;             // quantised matrices are stored as FNUZ's e4m3
+  GgufWeights gguf = GgufWeights::kDequantised;  // what becomes of a GGUF file's quantised matrices (kept_blocks.h)
 };
 
 class Weights {

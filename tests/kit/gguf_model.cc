@@ -1,5 +1,6 @@
 #include "kit/gguf_model.h"
 
+#include <algorithm>
 #include <boost/json/value.hpp>
 #include <cstring>
 #include <utility>
@@ -53,22 +54,42 @@ class FileMaker {
   }
 
   void metadata() {
-    if (wanted("general.architecture")) out_.text("general.architecture", "llama");
+    if (wanted("general.architecture")) out_.text("general.architecture", arch_);
     out_.text("general.name", "a test").u32("general.quantization_version", 2);
-    u32("llama.block_count", spec_.num_layers);
-    u32("llama.context_length", spec_.max_position_embeddings);
-    u32("llama.embedding_length", spec_.hidden_size);
-    u32("llama.feed_forward_length", spec_.intermediate_size);
-    u32("llama.attention.head_count", spec_.num_heads);
-    u32("llama.attention.head_count_kv", spec_.num_kv_heads);
-    u32("llama.rope.dimension_count", spec_.head_dim);
-    u32("llama.vocab_size", spec_.vocab_size);
-    f32("llama.rope.freq_base", spec_.rope.theta);
-    f32("llama.attention.layer_norm_rms_epsilon", spec_.rms_norm_eps);
+    const std::string at = arch_ + ".";
+    u32(at + "block_count", spec_.num_layers);
+    u32(at + "context_length", spec_.max_position_embeddings);
+    u32(at + "embedding_length", spec_.hidden_size);
+    u32(at + "feed_forward_length", spec_.intermediate_size);
+    u32(at + "attention.head_count", spec_.num_heads);
+    u32(at + "attention.head_count_kv", spec_.num_kv_heads);
+    u32(at + "attention.key_length", spec_.head_dim);
+    u32(at + "attention.value_length", spec_.head_dim);
+    u32(at + "rope.dimension_count", spec_.head_dim);
+    u32(at + "vocab_size", spec_.vocab_size);
+    f32(at + "rope.freq_base", spec_.rope.theta);
+    f32(at + "attention.layer_norm_rms_epsilon", spec_.rms_norm_eps);
+    if (spec_.rope.kind == model::RopeKind::kLinear) {
+      out_.text(at + "rope.scaling.type", "linear");
+      f32(at + "rope.scaling.factor", spec_.rope.factor);
+    }
+    windows(at);
+  }
+
+  void windows(const std::string& at) {
+    if (spec_.local_rope) f32(at + "rope.freq_base_swa", spec_.local_rope->theta);
+    if (spec_.final_soft_cap > 0) f32(at + "final_logit_softcapping", spec_.final_soft_cap);
+    if (spec_.masks.empty()) return;
+    if (spec_.masks[0].soft_cap > 0) f32(at + "attn_logit_softcapping", spec_.masks[0].soft_cap);
+    if (spec_.masks[0].window > 0) u32(at + "attention.sliding_window", spec_.masks[0].window);
+    const auto whole = std::ranges::find(spec_.masks, 0, &model::LayerMask::window);
+    if (whole != spec_.masks.end() && whole != spec_.masks.begin()) u32(at + "attention.sliding_window_pattern", whole - spec_.masks.begin() + 1);
   }
 
   void tokenizer() {
-    const auto document = parse_json_file(model_.model_dir + "/tokenizer.json").value();
+    const auto text = parse_json_file(model_.model_dir + "/tokenizer.json");
+    if (!text.ok()) return;  // the golden models of families have none
+    const auto& document = text.value();
     std::vector<std::string> tokens(static_cast<std::size_t>(spec_.vocab_size)), merges;
     std::vector<std::int32_t> types(tokens.size(), kUnused);
     for (const auto& [text, id] : document.at("model").at("vocab").as_object()) {
@@ -87,11 +108,13 @@ class FileMaker {
   }
 
   void tensor(const model::ParameterSpec& p) {
-    const std::string name = gguf_name_of(p.name);
+    const std::string name = gguf_name_of(p.name, spec_.branch_norms);
     if (!wanted(name)) return;
     std::vector<float> values = folder_values(folder_, p.name);
     const bool turned = name.find(".attn_q.") != std::string::npos || name.find(".attn_k.") != std::string::npos;
-    if (turned) values = alternating(values, p.shape[0], spec_.head_dim);
+    if (name.ends_with("norm.weight"))
+      for (float& v : values) v += static_cast<float>(spec_.norm_weight_offset);
+    if (turned && arch_ == "llama") values = alternating(values, p.shape[0], spec_.head_dim);
     const std::string type = p.shape.size() == 1 ? "F32" : model_.type_of(name);
     std::vector<std::uint64_t> shape;
     for (auto n = p.shape.rbegin(); n != p.shape.rend(); ++n) shape.push_back(static_cast<std::uint64_t>(*n));
@@ -100,6 +123,7 @@ class FileMaker {
 
   const GgufModel& model_;
   const model::ModelSpec spec_;
+  const std::string arch_ = spec_.model_type == "gemma3_text" ? "gemma3" : spec_.model_type == "mistral" ? "llama" : spec_.model_type;
   const model::Checkpoint folder_;
   GgufWriter out_;
 };
@@ -112,11 +136,13 @@ GgufModel gguf_model(const std::string& model_dir, const std::string& type) {
 
 std::string gguf_file_of(const GgufModel& model) { return FileMaker(model).make(); }
 
-std::string gguf_name_of(const std::string& parameter) {
+std::string gguf_name_of(const std::string& parameter, bool branch_norms) {
   std::string name = parameter;
+  replace(name, "post_attention_layernorm.", branch_norms ? "post_attention_norm." : "ffn_norm.");
   for (const auto& [from, to] : {std::pair("model.layers.", "blk."), std::pair("model.embed_tokens.", "token_embd."), std::pair("model.norm.", "output_norm."), std::pair("lm_head.", "output."), std::pair("self_attn.q_proj.", "attn_q."),
                                  std::pair("self_attn.k_proj.", "attn_k."), std::pair("self_attn.v_proj.", "attn_v."), std::pair("self_attn.o_proj.", "attn_output."), std::pair("mlp.gate_proj.", "ffn_gate."), std::pair("mlp.up_proj.", "ffn_up."),
-                                 std::pair("mlp.down_proj.", "ffn_down."), std::pair("input_layernorm.", "attn_norm."), std::pair("post_attention_layernorm.", "ffn_norm.")})
+                                 std::pair("mlp.down_proj.", "ffn_down."), std::pair("input_layernorm.", "attn_norm."), std::pair("self_attn.q_norm.", "attn_q_norm."), std::pair("self_attn.k_norm.", "attn_k_norm."),
+                                 std::pair("pre_feedforward_layernorm.", "ffn_norm."), std::pair("post_feedforward_layernorm.", "post_ffw_norm.")})
     replace(name, from, to);
   return name;
 }

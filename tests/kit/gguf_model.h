@@ -1,4 +1,4 @@
-// A model folder of the Llama family as one GGUF file: its weights in any element types, its tokenizer, and mistakes on request. Names and
+// A model folder of any family as one GGUF file: its weights in any element types, its tokenizer, and mistakes on request. Names and
 // row orders are written down here again, apart from src/model.
 #pragma once
 #include <functional>
@@ -22,8 +22,8 @@ struct GgufModel {
 [[nodiscard]] GgufModel gguf_model(const std::string& model_dir, const std::string& type);
 [[nodiscard]] std::string gguf_file_of(const GgufModel& model);
 
-// The parameter's name in the file.
-[[nodiscard]] std::string gguf_name_of(const std::string& parameter);
+// The parameter's name in the file; `branch_norms`: of Gemma, where post_attention_layernorm is another norm.
+[[nodiscard]] std::string gguf_name_of(const std::string& parameter, bool branch_norms = false);
 // Its numbers in the folder, in the model's own order.
 [[nodiscard]] std::vector<float> folder_values(const model::Checkpoint& folder, const std::string& parameter);
 

@@ -184,7 +184,7 @@ TEST(GgufWeights, ATruncatedFileIsRefused) {
 TEST(GgufNames, CoverTheParameterWalk) {
   ModelSpec spec = read_model_spec(kGsmTiny).value();
   spec.tie_word_embeddings = false;
-  spec.attention_bias = spec.mlp_bias = true;
+  spec.qkv_bias = spec.o_bias = spec.mlp_bias = true;
   const GgufArchitecture& llama = *gguf_architecture("llama");
   std::set<std::string> names;
   for (const ParameterSpec& p : parameters_of(spec)) {

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <regex>
 
+#include "base/files.h"
 #include "kit/gguf_encode.h"
 #include "kit/gguf_model.h"
 #include "kit/model_bench.h"
@@ -71,6 +74,39 @@ TEST_P(SameNumbers, GiveTheBitsOfTheFolder) {
 // The folder holds bfloat16, which float32 holds too; float16 rounds the same numbers on both ways.
 INSTANTIATE_TEST_SUITE_P(Types, SameNumbers, ::testing::Values(Plain{"F32", DType::kF32}, Plain{"F32", DType::kBF16}, Plain{"BF16", DType::kBF16}, Plain{"BF16", DType::kF32}, Plain{"F16", DType::kF16}),
                          [](const auto& p) { return std::string(p.param.type) + "_" + dtype_name(p.param.dtype); });
+
+// A golden model's folder, with what such files cannot say as they mean it: query_pre_attn_scalar is the head's size, and Qwen2 has no windows.
+std::string family_folder(const test::TempDir& dir, const std::string& name) {
+  const std::string from = QUIRE_SOURCE_DIR "/tests/golden/models/" + name, to = dir.path() + "/" + name;
+  std::filesystem::copy(from, to);
+  std::string config = read_file(from + "/config.json", 1 << 20).value();
+  const std::string head_dim = std::to_string(model::read_model_spec(from).value().head_dim);
+  if (config.find("query_pre_attn_scalar") != std::string::npos) config = std::regex_replace(config, std::regex(R"("query_pre_attn_scalar": *\d+)"), "\"query_pre_attn_scalar\": " + head_dim);
+  config = std::regex_replace(config, std::regex(R"("use_sliding_window": *true)"), "\"use_sliding_window\": false");
+  (void)dir.write(name + "/config.json", config);
+  return to;
+}
+
+class Families : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Families, GiveTheBitsOfTheFolder) {
+  test::TempDir dir;
+  const std::string folder = family_folder(dir, GetParam()), file = dir.write("m.gguf", test::gguf_file_of(test::gguf_model(folder, "F32")));
+  const model::ModelSpec a = model::read_model_spec(folder).value(), b = model::read_model_spec(file).value();
+  EXPECT_EQ(a.architecture, b.architecture);
+  EXPECT_EQ(a.masks, b.masks);
+  EXPECT_EQ(a.local_rope.has_value(), b.local_rope.has_value());
+  EXPECT_EQ(a.attention_scale(), b.attention_scale());
+  const auto specs = sequences(a.vocab_size, {2, 17, 130});
+  const auto want = run_model(folder, DType::kF32, specs), got = run_model(file, DType::kF32, specs);
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    EXPECT_EQ(got.sequences[i].tokens, want.sequences[i].tokens);
+    EXPECT_EQ(got.sequences[i].logprobs, want.sequences[i].logprobs);
+    for (std::size_t p = 0; p + 1 < specs[i].prompt.size(); ++p) ASSERT_EQ(got.sequences[i].prompt_logprobs[p].logprob, want.sequences[i].prompt_logprobs[p].logprob) << i << " at " << p;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Goldens, Families, ::testing::Values("mistral", "qwen2", "qwen3", "gemma2", "gemma3_older"), [](const auto& p) { return std::string(p.param); });
 
 // The twin's numbers of what the file holds, rounded to float32 and to the served type as the documents say.
 reference::LlamaReference reference_of(const std::string& type, DType dtype) {
