@@ -317,12 +317,11 @@ std::string bench_help() {
 }
 
 std::string eval_help() {
-  std::string out =
-      "quire eval MODEL --text FILE [--plot FILE.svg] [flags of serve] [--json]\n"
-      "\nPerplexity of a text in windows of 512 tokens, of which the second half is scored (llama.cpp's default).\n"
-      "With an FP8 KV cache also: the same with a 16-bit one, where greedy answers part, and what storing and\n"
-      "attention lose in each layer. Exit status 1 when that is over the limits that serve refuses at.\n\n";
-  return out + own_flags(Audience::kEval) + std::string(kTakesServes);
+  return "quire eval MODEL --text FILE [--plot FILE.svg] [flags of serve] [--json]\n"
+         "\nPerplexity of a text in windows of 512 tokens, of which the second half is scored (llama.cpp's default).\n"
+         "With an FP8 KV cache also: the same with a 16-bit one, where greedy answers part, and what storing and\n"
+         "attention lose in each layer. Exit status 1 when that is over the limits that serve refuses at.\n\n" +
+         own_flags(Audience::kEval) + std::string(kTakesServes);
 }
 
 // Every flag that the command takes.

@@ -7,6 +7,7 @@
 #include "config/quantization_flag.h"
 #include "config/resolve_parts.h"
 #include "model/checkpoint.h"
+#include "model/kv_scales.h"
 
 namespace quire::config {
 namespace {
