@@ -8,6 +8,7 @@
 #include "config/resolve_parts.h"
 #include "model/checkpoint.h"
 #include "model/kv_scales.h"
+#include "model/kv_scales.h"
 
 namespace quire::config {
 namespace {
