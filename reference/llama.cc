@@ -42,7 +42,7 @@ Matrix rows_between(const Matrix& m, std::int64_t begin, std::int64_t end) {
 }  // namespace
 
 LlamaReference::LlamaReference(const model::ModelSpec& spec, const LoadWeight& load, const LlamaOptions& options)
-    : spec_(spec), activation_dtype_(options.activation_dtype), kv_dtype_(options.kv_dtype), fp8_(options.fp8), embedding_scale_(round_to(options.weight_dtype, spec.embedding_scale)) {
+    : spec_(spec), activation_dtype_(options.activation_dtype), kv_dtype_(options.kv_dtype), fp8_(options.fp8), int8_group_(options.int8_group), embedding_scale_(round_to(options.weight_dtype, spec.embedding_scale)) {
   const auto rotation = [&](const model::RopeSpec& rope) {
     Rotation r = rotation_of({rope, spec.head_dim, spec.max_position_embeddings, options.max_model_len > 0 ? options.max_model_len : spec.max_position_embeddings});
     r.angles = options.angles;
@@ -101,9 +101,18 @@ void LlamaReference::load_norms(Layer& layer, std::int32_t index, const LoadWeig
   layer.key_norm = norm("self_attn.k_norm", spec_.head_dim);
 }
 
+Matrix LlamaReference::held_in_int8(const Matrix& x) const {
+  if (int8_group_ == 0) return x;
+  const Quantised q = quantise_int8(x, int8_group_);
+  Matrix held = q.stored;
+  for (std::int64_t r = 0; r < held.rows; ++r)
+    for (std::int64_t c = 0; c < held.cols; ++c) held.at(r, c) *= q.scales.at(r, c / int8_group_);
+  return held;
+}
+
 // The layer's input as it is stored, times its scale; then the product.
 Matrix LlamaReference::project(const Projection& p, const Matrix& x) const {
-  if (p.input == model::InputScaling::kNone) return rounded(linear(x, p.weight, p.bias), activation_dtype_);
+  if (p.input == model::InputScaling::kNone) return rounded(linear(held_in_int8(x), p.weight, p.bias), activation_dtype_);
   const Quantised q = p.input == model::InputScaling::kStatic     ? quantise_with(x, fp8_, p.input_scale)
                       : p.input == model::InputScaling::kPerToken ? quantise_by_row(x, fp8_)
                                                                   : quantise_by_group(x, fp8_, model::kScaleBlock);
@@ -170,7 +179,7 @@ Matrix LlamaReference::logits(std::span<const TokenId> tokens) const {
     residual = rounded(std::move(residual), activation_dtype_);
   }
   const Matrix last = rounded(rms_norm(residual, final_norm_, eps), activation_dtype_);
-  Matrix out = rounded(linear(last, head_ ? *head_ : embedding_), activation_dtype_);
+  Matrix out = rounded(linear(held_in_int8(last), head_ ? *head_ : embedding_), activation_dtype_);
   if (spec_.final_soft_cap > 0.0)
     for (double& v : out.values) v = spec_.final_soft_cap * std::tanh(v / spec_.final_soft_cap);
   return rounded(std::move(out), activation_dtype_);

@@ -24,6 +24,7 @@ struct LlamaOptions {
   std::optional<DType> activation_dtype = {};
   std::optional<DType> kv_dtype = {};  // set: keys (after rope) and values are rounded once to it, as a cache would store them
   DType weight_dtype = DType::kF32;    // that embedding_scale is rounded to
+  std::int64_t int8_group = 0;         // inputs of every linear layer and of the output matrix are int8, so many columns to a scale; 0: they are not
   DType fp8 = DType::kFp8E4m3;         // what inputs of quantised linear layers (spec.quant) are stored as
 };
 
@@ -57,6 +58,8 @@ class LlamaReference {
   };
   void load_norms(Layer& layer, std::int32_t index, const LoadWeight& load) const;
   [[nodiscard]] Matrix project(const Projection& p, const Matrix& x) const;
+  // x as int8 inputs hold it, if they are.
+  [[nodiscard]] Matrix held_in_int8(const Matrix& x) const;
   // [T, heads * head_dim], each head normed by itself; without a weight x as it is.
   [[nodiscard]] Matrix norm_heads(Matrix x, const std::vector<double>& weight) const;
   // What a block put out, as it is added to the residual.
@@ -67,6 +70,7 @@ class LlamaReference {
   model::ModelSpec spec_;
   std::optional<DType> activation_dtype_, kv_dtype_;
   DType fp8_;
+  std::int64_t int8_group_ = 0;
   double embedding_scale_ = 1.0;
   Matrix embedding_;
   std::optional<Matrix> head_;  // empty: tied to the embedding

@@ -22,8 +22,10 @@ Every command that takes a MODEL takes the path of a `.gguf` file: `serve`, `run
   here; namespaces that nobody here knows are passed over, which the log says.
 * **Weights.** Every tensor is used exactly once: missing ones, wrong shapes and tensors that the model does not use are refused by their names in the file (`--relaxed unused-tensors` serves without the last). A file
   without `output.weight` has tied embeddings.
-* **Numbers.** F32, F16 and BF16 tensors give the bits that a folder of safetensors with the same numbers gives. Quantised matrices become `--dtype` while loading, each number rounded once to float32 and once to that type;
-  `auto` is float16 for such files (block scales are float16, so bfloat16 would lose more than the blocks did), and the type of the matrices for others, float32 where they differ.
+* **Numbers.** F32, F16 and BF16 tensors give the bits that a folder of safetensors with the same numbers gives. Quantised matrices stay in their blocks (`--gguf-weights blocks`): every number as the file holds it, in
+  panels for the device, and inputs quantised to int8 by groups of 32 ([NUMERICS.md](NUMERICS.md), "GGUF weights"). q, k and v, and gate and up, are multiplied together: their types may differ, but where one of them is in
+  no blocks the others become `--dtype` too, which start-up and `quire explain` say. `--gguf-weights dequantised` makes `--dtype` of all of them while loading, each number rounded once to float32 and once to that type.
+  `--dtype auto` is float16 for such files (block scales are float16, so bfloat16 would lose more than the blocks did), and the type of the matrices for others, float32 where they differ.
   Vectors (norms, biases) must be F32, F16 or BF16.
 * **End tokens.** `tokenizer.ggml.eos_token_id`, `eot_token_id` and `eom_token_id`, as far as they are there.
 * **Tokenizer.** Models `gpt2` (byte-level BPE) and `llama` (SentencePiece); the kinds of `tokenizer.ggml.pre` are in `src/text/gguf_tokenizer.cc`. `--tokenizer` takes another file or a folder. `quire export-tokenizer`

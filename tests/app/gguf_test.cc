@@ -58,7 +58,12 @@ TEST_F(Gguf, AnswersWithTheTokenizerOfTheFile) {
   EXPECT_EQ(text_of(with_model({"run"}, model("BF16"), ask)), folder);
   const Ended quantised = with_model({"run"}, model("Q8_0"), ask);
   EXPECT_THAT(text_of(quantised), HasSubstr("7"));
-  EXPECT_THAT(quantised.err, HasSubstr("--dtype auto: float16, which the matrices of the GGUF file (43 Q8_0) become while loading"));
+  EXPECT_THAT(quantised.err, HasSubstr("--gguf-weights 43 Q8_0 matrices stay in their blocks, whose inputs are quantised to int8; every other matrix is float16"));
+  auto dequantise = ask;
+  dequantise.insert(dequantise.end(), {"--gguf-weights", "dequantised"});
+  const Ended dequantised = with_model({"run"}, model("Q8_0"), dequantise);
+  EXPECT_THAT(text_of(dequantised), HasSubstr("7"));
+  EXPECT_THAT(dequantised.err, HasSubstr("--dtype auto: float16, which the matrices of the GGUF file (43 Q8_0) become while loading"));
 }
 
 TEST_F(Gguf, ChatUsesTheTemplateOfTheFile) {
@@ -77,7 +82,7 @@ TEST_F(Gguf, EveryCommandTakesOne) {
   EXPECT_THAT(plan.out, HasSubstr("--dtype float16"));
   const Ended explain = with_model({"explain"}, model("Q8_0"));
   EXPECT_EQ(explain.status, 0) << explain.err;
-  EXPECT_THAT(explain.out, HasSubstr("float16"));
+  EXPECT_THAT(explain.out, AllOf(HasSubstr("float16"), HasSubstr("gguf: 43 Q8_0; in blocks: 43 Q8_0")));
   const Ended scales = with_model({"explain"}, model("Q8_0"), {"--scales"});
   EXPECT_EQ(scales.status, 0) << scales.err;
   const Ended doctor = with_model({"doctor"}, model("Q8_0"));

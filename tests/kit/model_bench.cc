@@ -37,7 +37,7 @@ ModelBench::ModelBench(const ModelBenchOptions& o) : spec(o.dummy.has_value() ? 
   const DType dtype = o.dtype.value_or(spec.dtype), kv_dtype = o.kv_dtype.value_or(dtype);
   model::LoadProgress progress;
   weights = std::make_unique<model::Weights>(
-      model::Weights::load(*device, spec, model::WeightsOptions{dtype, o.scheduler.max_model_len, o.fp8_fnuz}, *source, progress).value());
+      model::Weights::load(*device, spec, model::WeightsOptions{dtype, o.scheduler.max_model_len, o.fp8_fnuz, o.gguf}, *source, progress).value());
   const attention::AttnProblem problem{spec.num_heads, spec.num_kv_heads, spec.head_dim, o.scheduler.block_size, kv::kv_format_of(kv_dtype).value(), dtype};
   backend = attention::select_backend(problem, "cpu", o.backend).value().backend;
   if (o.claimed_graph_support.has_value()) {

@@ -20,6 +20,7 @@ struct ModelBenchOptions {
   std::optional<model::ModelSpec> dummy; // ... or dummy weights of this spec
   std::optional<DType> dtype;            // default: the model's
   std::optional<DType> kv_dtype;         // default: dtype
+  model::GgufWeights gguf = model::GgufWeights::kDequantised;  // of a model_dir that is a GGUF file
   std::optional<model::LinearScheme> on_load;  // all linear layers of the model are quantised while they are read
   bool fp8_fnuz = false;                 // quantised weights and inputs are FNUZ's e4m3
   std::string backend = "CPU_UNIFIED";

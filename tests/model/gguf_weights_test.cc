@@ -12,6 +12,7 @@
 #include "kit/gguf_model.h"
 #include "kit/temp_dir.h"
 #include "model/gguf_architectures.h"
+#include "model/kept_blocks.h"
 #include "reference/gguf_blocks.h"
 
 namespace quire::model {
@@ -92,6 +93,34 @@ TEST(GgufWeights, TypesMayDiffer) {
   ASSERT_EQ(opened.error, "");
   EXPECT_EQ(opened.spec.gguf->matrices, "30 Q4_K, 6 BF16, 6 Q6_K, 1 Q8_0");
   for (const ParameterSpec& p : parameters_of(opened.spec)) EXPECT_TRUE(opened.source->read(p).ok()) << p.name;
+}
+
+// As the file holds them, rows in the model's order.
+TEST(GgufWeights, BlocksAreTheFoldersRowsEncoded) {
+  Opened opened(test::gguf_model(kGsmTiny, "Q4_1"));
+  ASSERT_EQ(opened.error, "");
+  const Checkpoint folder = Checkpoint::open(kGsmTiny).value();
+  EXPECT_EQ(opened.spec.gguf->blocks.size(), 43u);
+  for (const ParameterSpec& p : parameters_of(opened.spec)) {
+    if (p.shape.size() != 2) continue;
+    const auto blocks = opened.source->read_blocks(p);
+    ASSERT_TRUE(blocks.ok());
+    EXPECT_EQ(blocks->type, gguf::TensorType::kQ4_1);
+    EXPECT_TRUE(std::string(reinterpret_cast<const char*>(blocks->bytes.data()), blocks->bytes.size()) == test::gguf_encode("Q4_1", test::folder_values(folder, p.name))) << p.name;
+  }
+}
+
+TEST(GgufWeights, WhatStaysInBlocks) {
+  const Opened opened(test::gguf_model(kGsmTiny, "Q8_0"));
+  ModelSpec spec = opened.spec;
+  EXPECT_EQ(kept_blocks(spec, GgufWeights::kBlocks).kept, "43 Q8_0");
+  EXPECT_TRUE(kept_blocks(spec, GgufWeights::kBlocks).dequantised.empty());
+  EXPECT_EQ(kept_blocks(spec, GgufWeights::kDequantised).kept, "");
+  spec.quant = {.method = QuantMethod::kFp8, .on_load = true};
+  spec.quant.layers.resize(static_cast<std::size_t>(spec.num_layers));
+  for (LayerSchemes& layer : spec.quant.layers) layer.fill({WeightScaling::kTensor, InputScaling::kPerToken});
+  EXPECT_EQ(kept_blocks(spec, GgufWeights::kBlocks).kept, "") << "made FP8 while loading";
+  EXPECT_EQ(kept_blocks(read_model_spec(kGsmTiny).value(), GgufWeights::kBlocks).kept, "");
 }
 
 TEST(GgufWeights, ThreadsReadApart) {

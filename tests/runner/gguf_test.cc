@@ -13,6 +13,7 @@
 #include "kit/model_bench.h"
 #include "kit/seed.h"
 #include "kit/temp_dir.h"
+#include "model/kept_blocks.h"
 #include "reference/gguf_blocks.h"
 #include "reference/llama.h"
 #include "reference/logprobs.h"
@@ -42,9 +43,16 @@ std::vector<SequenceSpec> sequences(std::int32_t vocab_size, const std::vector<i
   return specs;
 }
 
-test::RunResult run_model(const std::string& model, DType dtype, const std::vector<SequenceSpec>& specs) {
-  test::ModelBenchOptions o{.model_dir = model, .dtype = dtype, .num_threads = 2};
-  o.scheduler = SchedulerConfig{.max_num_batched_tokens = 96, .max_num_seqs = 8, .max_model_len = 256, .num_blocks = 128};
+struct How {
+  model::GgufWeights weights = model::GgufWeights::kDequantised;
+  int threads = 2;
+  std::int32_t budget = 96;
+  std::string backend = "CPU_UNIFIED";
+};
+
+test::RunResult run_model(const std::string& model, DType dtype, const std::vector<SequenceSpec>& specs, const How& how = {}) {
+  test::ModelBenchOptions o{.model_dir = model, .dtype = dtype, .gguf = how.weights, .backend = how.backend, .num_threads = how.threads};
+  o.scheduler = SchedulerConfig{.max_num_batched_tokens = how.budget, .max_num_seqs = std::min(8, how.budget), .max_model_len = 256, .num_blocks = 128};
   test::ModelBench bench(o);
   Scheduler scheduler(o.scheduler);
   return test::run_all(*bench.runner, scheduler, specs, 1);
@@ -109,7 +117,7 @@ TEST_P(Families, GiveTheBitsOfTheFolder) {
 INSTANTIATE_TEST_SUITE_P(Goldens, Families, ::testing::Values("mistral", "qwen2", "qwen3", "gemma2", "gemma3_older"), [](const auto& p) { return std::string(p.param); });
 
 // The twin's numbers of what the file holds, rounded to float32 and to the served type as the documents say.
-reference::LlamaReference reference_of(const std::string& type, DType dtype) {
+reference::LlamaReference reference_of(const std::string& type, DType dtype, std::int64_t int8_group = 0) {
   const model::ModelSpec spec = model::read_model_spec(kFolder).value();
   const model::Checkpoint folder = model::Checkpoint::open(kFolder).value();
   const auto parameters = model::parameters_of(spec);
@@ -125,7 +133,7 @@ reference::LlamaReference reference_of(const std::string& type, DType dtype) {
     }
     return reference::Matrix(rows, columns, std::move(held));
   };
-  return reference::LlamaReference(spec, load, {.max_model_len = 256, .angles = reference::AnglePrecision::kFloat32, .kv_dtype = dtype == DType::kF32 ? std::nullopt : std::optional(dtype)});
+  return reference::LlamaReference(spec, load, {.max_model_len = 256, .angles = reference::AnglePrecision::kFloat32, .kv_dtype = dtype == DType::kF32 ? std::nullopt : std::optional(dtype), .int8_group = int8_group});
 }
 
 class Quantised : public ::testing::TestWithParam<const char*> {};
@@ -156,6 +164,66 @@ TEST_P(Quantised, LogProbabilitiesAreTheReferences) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Quantised, ::testing::Values("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"), [](const auto& p) { return std::string(p.param); });
+
+// Matrices that stay in their blocks, whose inputs are int8.
+class Blocks : public ::testing::TestWithParam<const char*> {};
+
+// What float32 rounds otherwise than the reference moves a stored input to the next whole number now and then: 1/127 of the largest of 32.
+TEST_P(Blocks, LogProbabilitiesAreTheReferences) {
+  const std::string type = GetParam();
+  test::TempDir dir;
+  const std::string file = dir.write("m.gguf", test::gguf_file_of(test::gguf_model(kFolder, type)));
+  const auto specs = sequences(576, {2, 17, 65});
+  const auto reference = reference_of(type, DType::kF32, ops::kInt8Group);
+  const auto run = run_model(file, DType::kF32, specs, {.weights = model::GgufWeights::kBlocks});
+  double worst = 0;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    ASSERT_EQ(run.sequences[i].error, "");
+    const auto logits = reference.logits(specs[i].prompt);
+    for (std::size_t p = 1; p < specs[i].prompt.size(); ++p) {
+      const auto want = reference::log_softmax(logits.row(static_cast<std::int64_t>(p) - 1));
+      const double error = std::abs(static_cast<double>(run.sequences[i].prompt_logprobs[p - 1].logprob) - want[static_cast<std::size_t>(specs[i].prompt[p])]);
+      worst = std::max(worst, error);
+      ASSERT_LE(error, 2e-2) << type << ", sequence of " << specs[i].prompt.size() << ", position " << p;
+    }
+  }
+  std::printf("worst log-probability error of %s in blocks: %.3g (bound 2e-2)\n", type.c_str(), worst);
+}
+
+TEST_P(Blocks, SameBitsHoweverComputed) {
+  test::TempDir dir;
+  const std::string file = dir.write("m.gguf", test::gguf_file_of(test::gguf_model(kFolder, GetParam())));
+  const auto specs = sequences(576, {2, 17, 130});
+  const auto want = run_model(file, DType::kF16, specs, {.weights = model::GgufWeights::kBlocks, .threads = 1, .budget = 512});
+  for (const How& how : {How{.weights = model::GgufWeights::kBlocks, .threads = 2, .budget = 7}, How{.weights = model::GgufWeights::kBlocks, .threads = 2, .budget = 64, .backend = "CPU_SPLIT"}}) {
+    const auto got = run_model(file, DType::kF16, specs, how);
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      EXPECT_EQ(got.sequences[i].tokens, want.sequences[i].tokens);
+      EXPECT_EQ(got.sequences[i].logprobs, want.sequences[i].logprobs);
+      for (std::size_t p = 0; p + 1 < specs[i].prompt.size(); ++p) ASSERT_EQ(got.sequences[i].prompt_logprobs[p].logprob, want.sequences[i].prompt_logprobs[p].logprob) << i << " at " << p;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Blocks, ::testing::Values("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"), [](const auto& p) { return std::string(p.param); });
+
+// Types that differ from matrix to matrix, as files of the kind Q4_K_M have them, and a projection that cannot stay.
+TEST(MixedBlocks, RunSideBySide) {
+  test::GgufModel mixed = test::gguf_model(kFolder, "");
+  mixed.type_of = [](const std::string& name) {
+    return name.find("attn_v") != std::string::npos ? "Q6_K" : name.find("ffn_down") != std::string::npos ? "Q8_0" : name.find("blk.2.ffn_up") != std::string::npos ? "F16" : name.starts_with("token_embd") ? "Q6_K" : "Q4_K";
+  };
+  test::TempDir dir;
+  const std::string file = dir.write("m.gguf", test::gguf_file_of(mixed));
+  const model::KeptBlocks kept = model::kept_blocks(model::read_model_spec(file).value(), model::GgufWeights::kBlocks);
+  EXPECT_EQ(kept.kept, "28 Q4_K, 7 Q6_K, 6 Q8_0");
+  EXPECT_EQ(kept.dequantised, std::vector<std::string>{"model.layers.2.mlp.gate_proj: multiplied together with model.layers.2.mlp.up_proj, which is not in blocks"});
+  const auto specs = sequences(576, {17, 65});
+  const auto plain = run_model(file, DType::kF16, specs), blocks = run_model(file, DType::kF16, specs, {.weights = model::GgufWeights::kBlocks});
+  for (std::size_t i = 0; i < specs.size(); ++i)
+    for (std::size_t p = 0; p + 1 < specs[i].prompt.size(); ++p)
+      EXPECT_NEAR(blocks.sequences[i].prompt_logprobs[p].logprob, plain.sequences[i].prompt_logprobs[p].logprob, 0.5) << "int8 inputs alone part the two";
+}
 
 }  // namespace
 }  // namespace quire
