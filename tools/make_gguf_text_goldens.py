@@ -1,25 +1,18 @@
 #!/usr/bin/env python3
 """Writes tests/text/goldens/smollm2.gguf and smollm2.json from a SmolLM2 GGUF file: its vocabulary and chat template without tensors,
-llama.cpp's ids of 500 texts and a hash of what its server renders of a chat with each of them, and what Jinja2, set up as transformers
-sets it up, renders of a few chats.
+llama.cpp's ids of 500 texts, and what Jinja2, set up as transformers sets it up, renders of a few chats.
 
     tools/llama_cpp/build.sh LLAMA_CPP_FOLDER /tmp/tokenise
-    pip install gguf jinja2 && python3 tools/make_gguf_text_goldens.py SmolLM2-135M-Instruct.Q4_1.gguf /tmp/tokenise LLAMA_SERVER
-
-LLAMA_SERVER: llama.cpp's own server program. The n-th text is a user's message; every third chat begins with a system message, every
-fourth has a turn before it.
+    pip install gguf jinja2 && python3 tools/make_gguf_text_goldens.py SmolLM2-135M-Instruct.Q4_1.gguf /tmp/tokenise
 
 Texts are encoded without first and last tokens and with llama.cpp's parse_special off: the text of a special token is ordinary text.
 """
 import json
 import pathlib
 import random
-import socket
 import struct
 import subprocess
 import sys
-import time
-import urllib.request
 
 import gguf
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -95,51 +88,11 @@ def rendered(source, conversations):
     return [template.render(messages=messages, add_generation_prompt=True, **named) for messages in conversations]
 
 
-def chat_of(n, text):
-    """The same rule is in tests/text/gguf_tokenizer_test.cc."""
-    messages = [{"role": "system", "content": "You answer briefly."}] if n % 3 == 0 else []
-    if n % 4 == 0:
-        messages += [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello. What is it?"}]
-    return messages + [{"role": "user", "content": text}]
-
-
-def fnv(data):
-    hashed = 0xCBF29CE484222325
-    for byte in data:
-        hashed = (hashed ^ byte) * 0x100000001B3 % 2**64
-    return f"{hashed:016x}"
-
-
-def rendered_by_llama_cpp(server, source, strings):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    address = f"http://127.0.0.1:{port}"
-    process = subprocess.Popen([server, "-m", source, "--port", str(port), "--jinja", "--no-warmup", "-c", "512"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(300):
-            try:
-                urllib.request.urlopen(f"{address}/health", timeout=5)
-                break
-            except OSError:
-                time.sleep(0.2)
-        out = []
-        for n, text in enumerate(strings):
-            body = json.dumps({"messages": chat_of(n, text)}).encode()
-            request = urllib.request.Request(f"{address}/apply-template", body, {"Content-Type": "application/json"})
-            out.append(fnv(json.load(urllib.request.urlopen(request, timeout=30))["prompt"].encode()))
-        return out
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
 def main():
-    source, tokenise, server = sys.argv[1:]
+    source, tokenise = sys.argv[1:]
     strings, conversations = texts(), chats()
     answer = {
         "texts": [list(pair) for pair in zip(strings, token_ids(tokenise, source, strings))],
-        "rendered_fnv": rendered_by_llama_cpp(server, source, strings),
         "chats": [list(pair) for pair in zip(conversations, rendered(source, conversations))],
     }
     vocabulary_only(source, OUT / "smollm2.gguf")

@@ -113,37 +113,6 @@ TEST_F(SmolLm2, RenderedChatsAreThoseOfJinja) {
   }
 }
 
-// The n-th chat of tools/make_gguf_text_goldens.py.
-std::string chat_of(std::size_t n, const std::string& text) {
-  namespace json = boost::json;
-  json::array messages;
-  const auto add = [&](const char* role, const std::string& content) { messages.push_back(json::object{{"role", role}, {"content", content}}); };
-  if (n % 3 == 0) add("system", "You answer briefly.");
-  if (n % 4 == 0) {
-    add("user", "Hi");
-    add("assistant", "Hello. What is it?");
-  }
-  add("user", text);
-  return json::serialize(messages);
-}
-
-TEST_F(SmolLm2, RenderedChatsAreThoseOfLlamaCpp) {
-  const auto tokenizer = Tokenizer::load(path_);
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
-  const auto chat = ChatTemplate::load(path_, tokenizer.value(), std::nullopt);
-  ASSERT_TRUE(chat.ok() && chat.value() != nullptr);
-  const auto& texts = golden_.at("texts").as_array();
-  const auto& hashes = golden_.at("rendered_fnv").as_array();
-  ASSERT_EQ(texts.size(), hashes.size());
-  for (std::size_t n = 0; n < texts.size(); ++n) {
-    ChatTemplateInput input;
-    input.messages_json = chat_of(n, string_of(texts[n].at(0)));
-    const auto rendered = chat.value()->render(input, AddSpecialTokens::kNo);
-    ASSERT_TRUE(rendered.ok()) << n << ": " << rendered.error().message;
-    EXPECT_EQ(test::fnv_of(rendered->text), string_of(hashes[n])) << n << ": " << shown_text(rendered->text);
-  }
-}
-
 TEST_F(SmolLm2, FactsComeFromTheMetadata) {
   const auto tokenizer = Tokenizer::load(path_);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
