@@ -43,7 +43,7 @@ const model::ParameterSpec* find_parameter(const std::vector<model::ParameterSpe
 
 }  // namespace
 
-reference::Matrix random_parameter(const model::ParameterSpec& parameter, DType dtype) {
+reference::Matrix random_parameter(const model::ParameterSpec& parameter, DType dtype, double norm_mean) {
   constexpr double kFp8Deviation = 100.0;
   std::uint64_t seed = 99;
   for (const char ch : parameter.name) seed = seed * 1099511628211ull + static_cast<unsigned char>(ch);
@@ -59,7 +59,7 @@ reference::Matrix random_parameter(const model::ParameterSpec& parameter, DType 
     return m;
   }
   const double weight_deviation = parameter.kind == model::ParameterKind::kFp8 ? kFp8Deviation : 1.3 / std::sqrt(static_cast<double>(columns));
-  std::normal_distribution<double> normal(norm ? 1.0 : 0.0, norm || !matrix ? 0.3 : embedding ? 1.0 : weight_deviation);
+  std::normal_distribution<double> normal(norm ? norm_mean : 0.0, norm || !matrix ? 0.3 : embedding ? 1.0 : weight_deviation);
   for (double& v : m.values) v = reference::round_to(stored, normal(rng));
   return m;
 }
@@ -75,7 +75,7 @@ reference::Matrix quantised_on_load(reference::Matrix w, DType fp8) {
 
 reference::Matrix random_weight(const model::ModelSpec& spec, const std::string& name, DType dtype, DType fp8) {
   const auto parameters = model::parameters_of(spec);
-  reference::Matrix w = random_parameter(*find_parameter(parameters, name + "weight"), dtype);
+  reference::Matrix w = random_parameter(*find_parameter(parameters, name + "weight"), dtype, 1.0 - spec.norm_weight_offset);
   for (const char* scale_name : {"weight_scale", "weight_scale_inv"}) {
     const model::ParameterSpec* scale = find_parameter(parameters, name + scale_name);
     if (scale == nullptr) continue;
@@ -98,7 +98,7 @@ Result<model::WeightSource::Raw> RandomWeights::read(const model::ParameterSpec&
   ++reads[parameter.name];
   bytes_.clear();
   const DType dtype = stored_dtype(parameter, dtype_);
-  for (const double v : random_parameter(parameter, dtype_).values) {
+  for (const double v : random_parameter(parameter, dtype_, norm_mean_).values) {
     const std::uint32_t bits = reference::encode(dtype, v);
     for (std::size_t i = 0; i < dtype_bytes(dtype); ++i) bytes_.push_back(static_cast<std::byte>(bits >> (8 * i) & 0xffu));
   }
@@ -136,7 +136,7 @@ reference::LlamaReference reference_of(const LayersCase& c) {
 
 LayersRig::LayersRig(const LayersCase& layers, const std::vector<std::vector<TokenId>>& s, model::WeightSource* given)
     : c(layers), sequences(s), device(std::make_unique<device::CpuDevice>(layers.threads, all_kernels())), stream(device->make_stream()) {
-  RandomWeights random(c.dtype);
+  RandomWeights random(c.dtype, 1.0 - c.spec.norm_weight_offset);
   model::LoadProgress progress;
   weights = std::make_unique<model::Weights>(model::Weights::load(*device, c.spec, {c.dtype, kMaxModelLen, c.fp8_fnuz}, given != nullptr ? *given : random, progress).value());
   const auto per_sequence = static_cast<std::int32_t>(ceil_div(kMaxModelLen, std::int64_t{c.block_size}));

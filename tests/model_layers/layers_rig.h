@@ -16,8 +16,8 @@
 namespace quire::test {
 
 // Values of a parameter from its name alone, as a file holds them: rounded to `dtype`, FP8 weights to e4m3, scales to bfloat16 and about
-// as large as makes their numbers like those of a weight that is not quantised.
-[[nodiscard]] reference::Matrix random_parameter(const model::ParameterSpec& parameter, DType dtype);
+// as large as makes their numbers like those of a weight that is not quantised. Norms lie around `norm_mean`.
+[[nodiscard]] reference::Matrix random_parameter(const model::ParameterSpec& parameter, DType dtype, double norm_mean = 1.0);
 // What a linear layer's weight of `spec` stands for, quantised or not: numbers times scales. `name`: up to "weight". With
 // spec.quant.on_load after quantising to `fp8`.
 [[nodiscard]] reference::Matrix random_weight(const model::ModelSpec& spec, const std::string& name, DType dtype, DType fp8 = DType::kFp8E4m3);
@@ -25,12 +25,13 @@ namespace quire::test {
 // Serves random_parameter()s; counts reads by name.
 class RandomWeights final : public model::WeightSource {
  public:
-  explicit RandomWeights(DType dtype) : dtype_(dtype) {}
+  explicit RandomWeights(DType dtype, double norm_mean = 1.0) : dtype_(dtype), norm_mean_(norm_mean) {}
   [[nodiscard]] Result<Raw> read(const model::ParameterSpec& parameter) override;
   std::map<std::string, int> reads;
 
  private:
   DType dtype_;
+  double norm_mean_;
   std::vector<std::byte> bytes_;
 };
 
