@@ -1,5 +1,5 @@
 // Any bytes as a GGUF file: parsing ends in an error, or every tensor lies in the file, no two share a byte, and all that is made of the
-// file (floats, a tokenizer.json, a tokenizer_config.json) can be made.
+// file (floats, a tokenizer.json, a tokenizer_config.json, a config.json, a ledger of its tensors) can be made.
 #include <vector>
 
 #include "base/check.h"
@@ -7,6 +7,9 @@
 #include "fuzz/target.h"
 #include "gguf/blocks.h"
 #include "gguf/file.h"
+#include "model/gguf_config.h"
+#include "model/gguf_weights.h"
+#include "model/kept_blocks.h"
 #include "text/gguf_tokenizer.h"
 
 namespace quire::fuzz {
@@ -18,6 +21,19 @@ void check_json(const Result<std::string>& text) {
   } else {
     QUIRE_CHECK(!text.error().message.empty());
   }
+}
+
+void check_model(const gguf::File& file) {
+  const auto spec = model::gguf_model_spec(file);
+  if (!spec.ok()) {
+    QUIRE_CHECK(!spec.error().message.empty());
+    return;
+  }
+  QUIRE_CHECK(spec->gguf.has_value());
+  const Status ledger = model::check_gguf_tensors(file, spec.value());
+  QUIRE_CHECK(ledger.ok() || !ledger.error().message.empty());
+  const auto kept = model::kept_blocks(spec.value(), model::GgufWeights::kBlocks);
+  QUIRE_CHECK(!spec->gguf->blocks.empty() || (kept.kept.empty() && kept.dequantised.empty())) << kept.kept;
 }
 
 }  // namespace
@@ -41,6 +57,8 @@ void fuzz_gguf(Input input) {
   }
   check_json(text::gguf_tokenizer_json(file.value()));
   check_json(text::gguf_tokenizer_config_json(file.value()));
+  check_json(model::gguf_config_json(file.value()));
+  check_model(file.value());
 }
 
 }  // namespace quire::fuzz
