@@ -12,6 +12,7 @@
 #include "kit/gguf_model.h"
 #include "kit/temp_dir.h"
 #include "model/gguf_architectures.h"
+#include "reference/rope.h"
 
 namespace quire::model {
 namespace {
@@ -169,6 +170,7 @@ TEST(GgufConfig, RotaryDivisors) {
   const RopeTable table = rope_table(spec->rope, 4, 64, 64), plain = rope_table(RopeSpec{}, 4, 64, 64);
   EXPECT_EQ(table.inv_freq[0], plain.inv_freq[0]);
   EXPECT_EQ(table.inv_freq[1], plain.inv_freq[1] / 8.0);
+  EXPECT_EQ(reference::rotation_of({spec->rope, 4, 64, 64}).frequencies, table.inv_freq);
   EXPECT_THAT(refusal(with(test::raw_bytes(1.0f), 1)), HasSubstr("tensor \"rope_freqs.weight\" must hold 2 numbers of type F32"));
   EXPECT_THAT(refusal(with(std::string(4, 'x'), 2, 1)), HasSubstr("must hold 2 numbers of type F32"));
   EXPECT_THAT(refusal(with(test::raw_bytes(1.0f) + test::raw_bytes(0.0f), 2)), HasSubstr("finite and above 0"));
