@@ -92,8 +92,8 @@ class FileMaker {
     const auto& document = text.value();
     std::vector<std::string> tokens(static_cast<std::size_t>(spec_.vocab_size)), merges;
     std::vector<std::int32_t> types(tokens.size(), kUnused);
-    for (const auto& [text, id] : document.at("model").at("vocab").as_object()) {
-      tokens.at(id.to_number<std::size_t>()) = std::string(text);
+    for (const auto& [token, id] : document.at("model").at("vocab").as_object()) {
+      tokens.at(id.to_number<std::size_t>()) = std::string(token);
       types.at(id.to_number<std::size_t>()) = kNormal;
     }
     for (const auto& added : document.at("added_tokens").as_array()) types.at(added.at("id").to_number<std::size_t>()) = kControl;
