@@ -11,6 +11,7 @@
 #include "config/print.h"
 #include "config/values.h"
 #include "graph/document.h"
+#include "model/gguf_architectures.h"
 #include "model/spec.h"
 #include "ops/linear_table.h"
 #include "kit.h"

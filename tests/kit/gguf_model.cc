@@ -87,9 +87,9 @@ class FileMaker {
   }
 
   void tokenizer() {
-    const auto text = parse_json_file(model_.model_dir + "/tokenizer.json");
-    if (!text.ok()) return;  // the golden models of families have none
-    const auto& document = text.value();
+    const auto parsed = parse_json_file(model_.model_dir + "/tokenizer.json");
+    if (!parsed.ok()) return;  // the golden models of families have none
+    const auto& document = parsed.value();
     std::vector<std::string> tokens(static_cast<std::size_t>(spec_.vocab_size)), merges;
     std::vector<std::int32_t> types(tokens.size(), kUnused);
     for (const auto& [token, id] : document.at("model").at("vocab").as_object()) {
