@@ -148,7 +148,7 @@ TEST(Families, Gemma2) {
   EXPECT_FALSE(spec->qk_norm || spec->local_rope.has_value());
   for (std::int32_t i = 0; i < 6; ++i) EXPECT_EQ(spec->mask_of(i).soft_cap, 50.0);
   std::size_t layer_norms = 0;
-  for (const ParameterSpec& p : parameters_of(spec.value())) layer_norms += p.name.find("layernorm") != std::string::npos ? 1 : 0;
+  for (const ParameterSpec& p : parameters_of(spec.value())) layer_norms += p.name.find("layernorm") != std::string::npos ? 1u : 0u;
   EXPECT_EQ(layer_norms, 4u * 6);
   const auto defaults = read("Gemma2ForCausalLM"), none = read("Gemma2ForCausalLM", {{"attn_logit_softcapping", "null"}, {"final_logit_softcapping", "null"}, {"tie_word_embeddings", "false"}});
   ASSERT_TRUE(defaults.ok() && none.ok());
