@@ -165,28 +165,22 @@ template <std::size_t R>
 HWY_INLINE void add_scaled(const ops::CodedLayout& layout, const CodedSlice& s, const CodedPlace& at, std::int64_t column, const IntVec (&sums)[R][kCodedVectors]) {
   const CodedFloats d;
   const std::size_t lanes = hn::Lanes(d);
-  hn::Vec<CodedFloats> scales[kCodedVectors];
-#pragma GCC unroll 4
-  for (std::size_t v = 0; v < kCodedVectors; ++v) scales[v] = group_floats(layout, at, 0, column + static_cast<std::int64_t>(v * lanes));
   const float* x_scales = s.floats + at.index * layout.group / ops::kInt8Group;
+  float x_sums[R];
+  if (layout.offsets)
+    for (std::size_t r = 0; r < R; ++r) x_sums[r] = input_sum(layout, s, static_cast<std::int64_t>(r), at.index) * x_scales[static_cast<std::int64_t>(r) * s.row_floats];
+#pragma GCC unroll 4
+  for (std::size_t v = 0; v < kCodedVectors; ++v) {
+    const std::int64_t first = column + static_cast<std::int64_t>(v * lanes);
+    const auto scale = group_floats(layout, at, 0, first);
+    const auto offset = layout.offsets ? group_floats(layout, at, 1, first) : hn::Zero(d);
 #pragma GCC unroll 8
-  for (std::size_t r = 0; r < R; ++r) {
-    const auto x_scale = hn::Set(d, x_scales[static_cast<std::int64_t>(r) * s.row_floats]);
-    float* totals = s.totals + static_cast<std::int64_t>(r) * ops::kPanel + column;
-#pragma GCC unroll 4
-    for (std::size_t v = 0; v < kCodedVectors; ++v)
-      hn::Store(hn::Add(hn::Load(d, totals + v * lanes), hn::Mul(hn::Mul(hn::ConvertTo(d, sums[r][v]), x_scale), scales[v])), d, totals + v * lanes);
-  }
-  if (!layout.offsets) return;
-#pragma GCC unroll 4
-  for (std::size_t v = 0; v < kCodedVectors; ++v) scales[v] = group_floats(layout, at, 1, column + static_cast<std::int64_t>(v * lanes));
-#pragma GCC unroll 8
-  for (std::size_t r = 0; r < R; ++r) {
-    const auto row = static_cast<std::int64_t>(r);
-    const auto x_sum = hn::Set(d, input_sum(layout, s, row, at.index) * x_scales[row * s.row_floats]);
-    float* totals = s.totals + row * ops::kPanel + column;
-#pragma GCC unroll 4
-    for (std::size_t v = 0; v < kCodedVectors; ++v) hn::Store(hn::Add(hn::Load(d, totals + v * lanes), hn::Mul(x_sum, scales[v])), d, totals + v * lanes);
+    for (std::size_t r = 0; r < R; ++r) {
+      float* total = s.totals + static_cast<std::int64_t>(r) * ops::kPanel + first;
+      auto sum = hn::Add(hn::Load(d, total), hn::Mul(hn::Mul(hn::ConvertTo(d, sums[r][v]), hn::Set(d, x_scales[static_cast<std::int64_t>(r) * s.row_floats])), scale));
+      if (layout.offsets) sum = hn::Add(sum, hn::Mul(hn::Set(d, x_sums[r]), offset));
+      hn::Store(sum, d, total);
+    }
   }
 }
 
