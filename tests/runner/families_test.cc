@@ -15,7 +15,7 @@
 namespace quire {
 namespace {
 
-struct Setup {
+struct Way {
   std::string backend = "CPU_UNIFIED", graph_mode = "NONE";
   int threads = 1;
   std::int32_t budget = 512, depth = 1;
@@ -39,7 +39,7 @@ std::vector<SequenceSpec> prompts(const model::ModelSpec& spec, std::uint64_t fi
   return out;
 }
 
-std::vector<test::FinishedSequence> run(const model::ModelSpec& spec, const Setup& setup) {
+std::vector<test::FinishedSequence> run(const model::ModelSpec& spec, const Way& setup) {
   test::ModelBenchOptions o{.dummy = spec, .dtype = DType::kBF16, .backend = setup.backend, .num_threads = setup.threads, .graph_mode = setup.graph_mode};
   o.scheduler = SchedulerConfig{.max_num_batched_tokens = setup.budget, .max_num_seqs = std::min(16, setup.budget), .max_model_len = 256, .num_blocks = 64, .enable_prefix_caching = setup.twice, .depth = setup.depth};
   test::ModelBench bench(o);
@@ -54,8 +54,8 @@ TEST(Families, SameBitsHoweverComputed) {
   for (const test::FamilyCase& family : test::family_cases()) {
     const model::ModelSpec spec = test::family_spec(family);
     const auto alone = run(spec, {});
-    for (const Setup& setup : {Setup{.budget = 7}, Setup{.backend = "CPU_SPLIT", .threads = 2, .budget = 100}, Setup{.graph_mode = "FULL", .depth = 2},
-                               Setup{.backend = "CPU_SPLIT", .graph_mode = "FULL_AND_PIECEWISE", .budget = 64, .depth = 2}, Setup{.graph_mode = "PIECEWISE", .twice = true}}) {
+    for (const Way& setup : {Way{.budget = 7}, Way{.backend = "CPU_SPLIT", .threads = 2, .budget = 100}, Way{.graph_mode = "FULL", .depth = 2},
+                               Way{.backend = "CPU_SPLIT", .graph_mode = "FULL_AND_PIECEWISE", .budget = 64, .depth = 2}, Way{.graph_mode = "PIECEWISE", .twice = true}}) {
       SCOPED_TRACE(std::string(family.architecture) + ", " + setup.backend + ", " + setup.graph_mode + ", steps of " + std::to_string(setup.budget));
       const auto got = run(spec, setup);
       for (std::size_t i = 0; i < alone.size(); ++i) {
