@@ -1,11 +1,13 @@
-// linear_coded_bench: times the linears of one step of SmolLM2-135M's shapes (30 layers and the head) with GGUF's types, for 1, 8 and 512 rows on one thread
-// and on two (docs/PERFORMANCE.md). Built on demand. Weights are read in the order of a model, so that one row takes them from memory. Time by the
-// clock, the best of several passes.
+// linear_coded_bench [TYPE]: times linears of GGUF's types (docs/PERFORMANCE.md). First one weight on one thread, in processor time, so that other work on
+// the machine counts less. Then all linears of a step of SmolLM2-135M (30 layers and the head) for 1, 8 and 512 rows on one thread and on two, by the
+// clock: weights are read in the order of a model, so that one row takes them from memory. The best of several passes. Built on demand.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <ctime>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -78,12 +80,46 @@ double best_seconds(Model& model, device::Stream& stream, std::int64_t rows) {
   return best;
 }
 
+double processor_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+// One weight of 3072 x 768.
+void print_one(device::Stream& stream, const ops::CodedLayout& layout) {
+  constexpr std::int64_t kN = 3072, kK = 768;
+  const std::vector<std::uint8_t> memory(ops::coded_bytes(layout.format, kN, kK), std::uint8_t{0x2c});
+  ops::Weight w{.format = layout.format, .n = kN, .k = kK, .input = ops::kInt8Input};
+  w.coded[0] = {layout.format, memory.data()};
+  std::printf("%-5s", std::string(layout.name).c_str());
+  for (const std::int64_t m : {1, 4, 8, 48, 192}) {
+    std::vector<std::int8_t> x(static_cast<std::size_t>(m * kK), 3);
+    std::vector<float> floats(static_cast<std::size_t>(m * ops::kInt8Input.row_floats(kK)), 0.5f), y(static_cast<std::size_t>(m * kN));
+    double best = 1e9;
+    for (int i = 0; i < 20; ++i) {
+      const double before = processor_seconds();
+      ops::linear(stream, {TensorView::dense(x.data(), DType::kU8, {m, kK}), ops::kInt8Input, floats.data(), 0}, w, {TensorView::dense(y.data(), DType::kF32, {m, kN})});
+      best = std::min(best, processor_seconds() - before);
+    }
+    std::printf("  %7.1f", 1e-9 * static_cast<double>(m * kN * kK) / best);
+  }
+  std::printf("\n");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::printf("%s%s\ntype  threads  rows  ms of a step  tokens/s  GB/s  10^9 products/s\n", ops::cpu_isa().c_str(), ops::cpu_has_byte_dots() ? ", dot products of bytes in one instruction" : "");
+  const auto wanted = [&](const ops::CodedLayout& l) { return argc < 2 || l.name == std::string_view(argv[1]); };
+  std::printf("%s%s\n3072 outputs, 768 inputs, one thread: 10^9 products in a second of processor time\nrows         1        4        8       48      192\n", ops::cpu_isa().c_str(),
+              ops::cpu_has_byte_dots() ? ", dot products of bytes in one instruction" : "");
+  device::CpuDevice alone(1, ops::cpu_kernels());
+  const std::unique_ptr<device::Stream> alone_stream = alone.make_stream();
+  for (const ops::CodedLayout& layout : ops::kCodedLayouts)
+    if (wanted(layout)) print_one(*alone_stream, layout);
+  std::printf("\nall linears of a step\ntype  threads  rows  ms of a step  tokens/s  GB/s  10^9 products/s\n");
   for (const ops::CodedLayout& layout : ops::kCodedLayouts) {
-    if (argc > 1 && layout.name != std::string_view(argv[1])) continue;
+    if (!wanted(layout)) continue;
     Model model(layout.format);
     for (const int threads : {1, 2}) {
       device::CpuDevice device(threads, ops::cpu_kernels());
