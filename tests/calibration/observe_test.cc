@@ -223,7 +223,7 @@ TEST(CalculatedScales, ZerosGetOneAndAreNamed) {
 
 TEST(Observe, WhatIsNotANumberIsNamed) {
   ModelBench b(gsm_tiny(DType::kBF16));
-  const float* norm = b.weights->layers()[3].post_norm;
+  const float* norm = b.weights->layers()[3].feed_forward_norm;
   const_cast<float*>(norm)[5] = std::numeric_limits<float>::infinity();
   const auto bad = observe(subject_of(b), text(40));
   ASSERT_FALSE(bad.ok());
