@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "commands/explain.h"
-#include "commands/run_setup.h"
+#include "commands/model_masks.h"
 #include "model/spec.h"
 #include "text/tokenizer.h"
 

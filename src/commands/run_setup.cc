@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "commands/model_masks.h"
 #include "kv/store/kv_format.h"
 
 namespace quire::commands {
@@ -23,16 +24,6 @@ kv::KvLayout layout_of(const config::ResolvedConfig& c, const attention::Backend
 }
 
 }  // namespace
-
-attention::MaskSet masks_of(const model::ModelSpec& spec) {
-  attention::MaskSet out;
-  for (const model::LayerMask& m : spec.masks) {
-    if (m.window > 0) out.add(attention::Mask::kSlidingWindow);
-    if (m.chunk > 0) out.add(attention::Mask::kChunkedLocal);
-    if (m.soft_cap > 0.0) out.add(attention::Mask::kSoftCap);
-  }
-  return out;
-}
 
 Result<RunSetup> set_up_run(const config::ResolvedConfig& c, const std::string& device_family, std::optional<graph::GraphMode> forced_mode) {
   const SchedulerConfig& s = c.engine.scheduler;

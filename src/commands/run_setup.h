@@ -22,9 +22,6 @@ struct RunSetup {
   runner::RunnerConfig runner;
 };
 
-// Those of any layer: layers of one model share a backend.
-[[nodiscard]] attention::MaskSet masks_of(const model::ModelSpec& spec);
-
 // `forced_mode` (tests alone give one): runs whatever the backend supports, as if resolution had let it through.
 // Errors: no backend serves the model, or graphs that cannot be had; they name the flag.
 [[nodiscard]] Result<RunSetup> set_up_run(const config::ResolvedConfig& config, const std::string& device_family, std::optional<graph::GraphMode> forced_mode = std::nullopt);

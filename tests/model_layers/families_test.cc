@@ -59,7 +59,6 @@ TEST(Families, EveryDifferenceShows) {
       {"Gemma2ForCausalLM", "soft cap of scores", [](model::ModelSpec& s) { for (auto& m : s.masks) m.soft_cap = 0.0; }},
       {"Gemma2ForCausalLM", "soft cap of logits", [](model::ModelSpec& s) { s.final_soft_cap = 0.0; }},
       {"Gemma2ForCausalLM", "the scale of scores", [](model::ModelSpec& s) { s.query_pre_attn_scalar.reset(); }},
-      {"Gemma2ForCausalLM", "1 + w", [](model::ModelSpec& s) { s.norm_weight_offset = 0.0; }},
       {"Gemma2ForCausalLM", "the scale of embeddings", [](model::ModelSpec& s) { s.embedding_scale = 1.0; }},
       {"Gemma2ForCausalLM", "branch norms", [](model::ModelSpec& s) { s.branch_norms = false; }},
       {"Gemma3ForCausalLM", "rope of layers with windows", [](model::ModelSpec& s) { s.local_rope.reset(); }},
