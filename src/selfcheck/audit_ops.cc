@@ -229,7 +229,9 @@ void audit_quantised_qkv(const StepFacts& f, const LayerSnapshot& s, Tally& tall
 void audit_head(const StepFacts& f, Tally& tally) {
   const auto row_class = [&](std::int64_t r) { return row_class_name(f.batch.rows[static_cast<std::size_t>(r)].row_class); };
   const auto row_place = [](std::int64_t r) { return "row " + std::to_string(r); };
-  const LinearCase c{"linear (lm_head)", f.weights.lm_head(), f.step.gathered, f.step.logits, f.step.head_input, kNoLayer, static_cast<double>(static_cast<float>(f.config.spec.final_soft_cap))};
+  // Of a quantised input fewer rows were kept.
+  const Matrix& x = f.step.head_input.copies.empty() ? f.step.gathered : f.step.head_input.x;
+  const LinearCase c{"linear (lm_head)", f.weights.lm_head(), x, f.step.logits, f.step.head_input, kNoLayer, static_cast<double>(static_cast<float>(f.config.spec.final_soft_cap))};
   audit_input(c, "quantised input (lm_head)", tally, row_class, row_place);
   audit_linear(f, c, tally, row_class, row_place);
   for (std::int64_t r = 0; r < f.step.logits.rows; ++r) {
