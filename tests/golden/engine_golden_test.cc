@@ -141,6 +141,7 @@ TEST_P(SmallModels, LogProbabilities) {
   const SmallModelGolden golden = read_small_model(folder + "/logprobs.json");
   Engine engine(folder, DType::kF32, static_cast<std::int32_t>(golden.max_model_len));
   const Differences d = scored_differences(engine, golden.scored);
+  std::printf("%s: largest %.3g over %lld numbers\n", GetParam().c_str(), d.largest, static_cast<long long>(d.count));
   EXPECT_GT(d.count, 50);
   EXPECT_LE(d.largest, kFloat32Promise) << d.rms();
 }
