@@ -255,6 +255,7 @@ Result<std::string> gguf_tokenizer_config_json(const gguf::File& file) {
     if (id) out[name] = view(vocabulary->token(*id));
   const auto chat = file.metadata().get<std::string_view>("tokenizer.chat_template");
   if (!chat.ok()) return file.at_file(chat.error());
+  if (chat->has_value() && !is_utf8(*chat.value())) return Error{ErrorCode::kCorrupt, file.name() + ": tokenizer.chat_template is not UTF-8", {}};
   if (chat->has_value()) out["chat_template"] = view(*chat.value());
   return json::serialize(out);
 }

@@ -21,6 +21,12 @@ constexpr std::array<std::string_view, 34> kKeys = {
     "tokenizer.ggml.prefix_token_id", "tokenizer.ggml.suffix_token_id", "tokenizer.ggml.middle_token_id", "tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.fim_suf_token_id",
     "tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.fim_pad_token_id", "tokenizer.ggml.fim_rep_token_id", "tokenizer.ggml.fim_sep_token_id", "tokenizer.huggingface.json"};
 
+// Index of the first element that JSON could not hold; nullopt: there is none.
+std::optional<std::size_t> first_not_utf8(const gguf::Strings& texts) {
+  const auto found = std::ranges::find_if_not(texts, is_utf8);
+  return found == texts.end() ? std::nullopt : std::optional(static_cast<std::size_t>(found - texts.begin()));
+}
+
 // Reads one file's fields; the first thing wrong ends it.
 class VocabularyReader {
  public:
@@ -83,6 +89,8 @@ class VocabularyReader {
     if (out_.model == GgufTokenizerModel::kLlama && (out_.scores == nullptr || out_.scores->size() != size))
       return wrong("tokenizer.ggml.scores must have " + std::to_string(size) + " elements, one for each token");
     if (out_.model == GgufTokenizerModel::kGpt2 && out_.merges == nullptr) return wrong("tokenizer.ggml.merges is missing");
+    for (const auto& [key, texts] : {std::pair("tokens", out_.tokens), {"merges", out_.merges}})
+      if (const auto bad = texts == nullptr ? std::nullopt : first_not_utf8(*texts)) return wrong("tokenizer.ggml." + std::string(key) + ": element " + std::to_string(*bad) + " = " + shown_text((*texts)[*bad]) + " is not UTF-8");
     return {};
   }
 
@@ -113,6 +121,21 @@ class VocabularyReader {
 };
 
 }  // namespace
+
+bool is_utf8(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const auto byte = [&](std::size_t at) { return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u; };
+    const unsigned first = byte(i), second = byte(i + 1);
+    const std::size_t length = first < 0x80 ? 1 : first >= 0xc2 && first < 0xe0 ? 2 : first >= 0xe0 && first < 0xf0 ? 3 : first >= 0xf0 && first < 0xf5 ? 4 : 0;
+    if (length == 0) return false;
+    for (std::size_t k = 1; k < length; ++k)
+      if ((byte(i + k) & 0xc0u) != 0x80u) return false;
+    // Longer than needed, halves of UTF-16 pairs, and beyond the last code point.
+    if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second >= 0xa0) || (first == 0xf0 && second < 0x90) || (first == 0xf4 && second >= 0x90)) return false;
+    i += length;
+  }
+  return true;
+}
 
 Result<GgufVocabulary> read_gguf_vocabulary(const gguf::File& file) { return VocabularyReader(file).read(); }
 

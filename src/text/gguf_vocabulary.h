@@ -31,6 +31,8 @@ struct GgufVocabulary {
   [[nodiscard]] GgufTokenType type(std::int64_t id) const { return static_cast<GgufTokenType>((*types)[static_cast<std::size_t>(id)]); }
 };
 
+[[nodiscard]] bool is_utf8(std::string_view text);
+
 // `file` outlives the result. Errors as in gguf_tokenizer.h.
 [[nodiscard]] Result<GgufVocabulary> read_gguf_vocabulary(const gguf::File& file);
 

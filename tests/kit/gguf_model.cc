@@ -102,6 +102,8 @@ class FileMaker {
     for (const auto& pair : document.at("model").at("merges").as_array()) merges.push_back(std::string(pair.at(0).as_string()) + " " + std::string(pair.at(1).as_string()));
     out_.text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", "smollm").texts("tokenizer.ggml.tokens", tokens).i32s("tokenizer.ggml.token_type", types).texts("tokenizer.ggml.merges", merges);
     u32("tokenizer.ggml.eos_token_id", spec_.eos_token_ids.at(0));
+    const auto ends = model::read_generation_defaults(model_.model_dir, spec_.vocab_size).value().eos_token_ids;  // of a text, then of a turn
+    if (ends.size() > 1) u32("tokenizer.ggml.eot_token_id", ends[1]);
     u32("tokenizer.ggml.bos_token_id", spec_.bos_token_id.value());
     const auto config = parse_json_file(model_.model_dir + "/tokenizer_config.json").value();
     if (wanted("tokenizer.chat_template")) out_.text("tokenizer.chat_template", std::string(config.at("chat_template").as_string()));

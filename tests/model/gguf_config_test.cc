@@ -77,7 +77,7 @@ TEST(GgufConfig, SaysWhatTheFolderSays) {
     EXPECT_EQ(made->rope.kind, RopeKind::kDefault);
     EXPECT_EQ(made->tie_word_embeddings, folder.tie_word_embeddings);
     EXPECT_FALSE(made->qkv_bias || made->o_bias || made->mlp_bias);
-    EXPECT_EQ(made->eos_token_ids, folder.eos_token_ids);
+    EXPECT_EQ(made->eos_token_ids, read_generation_defaults(kGsmTiny, folder.vocab_size).value().eos_token_ids);
     EXPECT_EQ(made->bos_token_id, folder.bos_token_id);
     EXPECT_EQ(made->quant.method, QuantMethod::kNone);
     EXPECT_EQ(made->dtype, dtype) << type;

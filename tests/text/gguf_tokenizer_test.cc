@@ -6,6 +6,7 @@
 #include "kit.h"
 #include "kit/gguf_writer.h"
 #include "kit/temp_dir.h"
+#include "text/gguf_vocabulary.h"
 
 namespace quire::text {
 namespace {
@@ -193,6 +194,20 @@ TEST(GgufTokenizer, WrongFieldsAreRefusedByKey) {
   GgufWriter merges;
   merges.text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", "gpt-2").texts("tokenizer.ggml.merges", {"ab"}).texts("tokenizer.ggml.tokens", {"a"}).i32s("tokenizer.ggml.token_type", {1});
   EXPECT_THAT(error_of(merges), HasSubstr("\"ab\", which is no pair"));
+}
+
+// JSON holds nothing else.
+TEST(GgufTokenizer, TextThatIsNotUtf8IsRefused) {
+  for (const char* bad : {"\x80", "a\xff", "\xc0\x80", "\xe2\x96", "\xe0\x80\x80", "\xed\xa0\x80", "\xf0\x80\x80\x80", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80"}) {
+    GgufWriter tokens;
+    tokens.text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", "gpt-2").texts("tokenizer.ggml.merges", {}).texts("tokenizer.ggml.tokens", {"a", bad}).i32s("tokenizer.ggml.token_type", {1, 1});
+    EXPECT_THAT(error_of(tokens), AllOf(HasSubstr("tokenizer.ggml.tokens: element 1"), HasSubstr("is not UTF-8")));
+    GgufWriter merge;
+    merge.text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", "gpt-2").texts("tokenizer.ggml.merges", {bad}).texts("tokenizer.ggml.tokens", {"a"}).i32s("tokenizer.ggml.token_type", {1});
+    EXPECT_THAT(error_of(merge), HasSubstr("tokenizer.ggml.merges: element 0"));
+    EXPECT_FALSE(is_utf8(bad));
+  }
+  for (const char* good : {"", "a", "\xc2\x80", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) EXPECT_TRUE(is_utf8(good));
 }
 
 }  // namespace
