@@ -44,8 +44,8 @@ class ConfigReader {
   // An integer from 1 to `most`. nullopt: it is not, and a finding says so; then nothing that would follow from it is looked at, so that one
   // mistake has one finding.
   std::optional<std::int64_t> size(const std::string& field, std::int64_t most);
-  // The row of the family; one that is not known leaves a finding, and the rest is read as Llama's.
-  const Family& read_architecture(ModelSpec& spec);
+  // The row of the family. nullptr: it is not known, and a finding says so; then nothing else is looked at, since each family has fields of its own.
+  const Family* read_architecture(ModelSpec& spec);
   void check_stated_heads(const Family& family);
   void read_heads(std::optional<std::int64_t> hidden, ModelSpec& spec);
   void read_token_ids(std::optional<std::int64_t> vocab, ModelSpec& spec);
@@ -68,32 +68,30 @@ std::optional<std::int64_t> ConfigReader::size(const std::string& field, std::in
   return std::nullopt;
 }
 
-const Family& ConfigReader::read_architecture(ModelSpec& spec) {
+const Family* ConfigReader::read_architecture(ModelSpec& spec) {
   std::string known;
   for (const std::string& name : known_architectures()) known += (known.empty() ? "" : ", ") + name;
-  const Family* family = &families().front();
   const json::value* value = get("architectures");
   const json::array* list = value == nullptr ? nullptr : value->if_array();
   if (list == nullptr || list->size() != 1 || !list->front().is_string()) {
     findings_.unsupported("architectures = " + (value == nullptr ? "(absent)" : shown(*value)) + " must name one architecture (known: " + known +
                           ")");
-    return *family;
+    return nullptr;
   }
   spec.architecture.assign(list->front().get_string().data(), list->front().get_string().size());
-  if (const Family* found = find_family(spec.architecture); found != nullptr) {
-    family = found;
-  } else {
+  const Family* family = find_family(spec.architecture);
+  if (family == nullptr) {
     const auto& names = known_architectures();
     const std::vector<std::string_view> candidates(names.begin(), names.end());
     const std::string_view reason = refusal_of(spec.architecture);
     findings_.unsupported("architecture " + shown_text(spec.architecture) + " is not implemented" + (reason.empty() ? "" : ": " + std::string(reason)) + " (known: " + known + ")" +
                           (reason.empty() ? did_you_mean(spec.architecture, candidates) : std::string()));
-    return *family;
+    return nullptr;
   }
   spec.model_type = family->model_type;
   if (const json::value* type = get("model_type"); type != nullptr && (!type->is_string() || type->get_string() != json::string_view(family->model_type.data(), family->model_type.size())))
     findings_.unsupported("model_type = " + shown(*type) + " is not implemented (of a " + spec.architecture + " only \"" + spec.model_type + "\")");
-  return *family;
+  return family;
 }
 
 void ConfigReader::check_stated_heads(const Family& family) {
@@ -153,7 +151,9 @@ DType ConfigReader::read_dtype() {
 
 ModelSpec ConfigReader::read() {
   ModelSpec spec;
-  const Family& family = read_architecture(spec);
+  const Family* row = read_architecture(spec);
+  if (row == nullptr) return spec;
+  const Family& family = *row;
   check_config_fields(config_, family.fields, findings_);
   const auto hidden = size("hidden_size", kMaxWidth), vocab = size("vocab_size", kMaxVocab);
   spec.hidden_size = as_size(hidden);

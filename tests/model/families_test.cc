@@ -75,6 +75,7 @@ TEST(Families, UnknownOnesAreRefusedWithTheList) {
   for (const char* name : {"GPT2LMHeadModel", "Gemma3ForConditionalGeneration", "MixtralForCausalLM", "Qwen3ForCausalLN"})
     for (const std::string& known : known_architectures()) EXPECT_THAT(error_of(name, {}), HasSubstr(known)) << name;
   EXPECT_THAT(error_of("Gemma3ForConditionalGeneration", {}), HasSubstr("it takes images, and only text is built: a checkpoint of its text half names Gemma3ForCausalLM"));
+  EXPECT_THAT(error_of("MixtralForCausalLM", {{"num_local_experts", "8"}, {"sliding_window", "512"}}), ::testing::Not(HasSubstr("sliding_window"))) << "one mistake, one finding";
   EXPECT_THAT(error_of("MixtralForCausalLM", {}), HasSubstr("layers of experts are not built"));
   EXPECT_THAT(error_of("Qwen3ForCausalLN", {}), HasSubstr("did you mean 'Qwen3ForCausalLM'?"));
   EXPECT_THAT(error_of("MistralForCausalLM", {{"model_type", "\"llama\""}}), HasSubstr("model_type = \"llama\" is not implemented (of a MistralForCausalLM only \"mistral\")"));
