@@ -143,7 +143,11 @@ Result<Opening> open_detokenize(const json::object& request, std::shared_ptr<con
     if (!id.ok()) return id.error();
     ids.push_back(id.value());
   }
-  return Opening(std::unique_ptr<TextWork>(std::make_unique<DetokenizeWork>(std::move(ids), std::move(model))));
+  auto work = std::make_unique<DetokenizeWork>(std::move(ids), std::move(model));
+  constexpr std::size_t kFew = 16384;  // a few milliseconds: not worth a place in line behind texts
+  if (list.size() <= kFew)
+    if (auto answer = work->step()) return Opening(std::move(std::get<Reply>(*answer)));
+  return Opening(std::unique_ptr<TextWork>(std::move(work)));
 }
 
 Result<Reply> tokenizer_info(const Model& model, const config::ApiSettings& settings) {
