@@ -1,22 +1,26 @@
 #!/usr/bin/env bash
 # ./test.sh [--full]: install what is missing (Debian 12, as root), build, test. The test runner's own closing lines come last.
 # Without a flag: release build, every test that is not labelled `long` or `soak`.
-# --full: also the long and soak tests, the end-to-end checks, and the same with AddressSanitizer + UBSan and ThreadSanitizer.
+# --full: also the long and soak tests, the end-to-end checks, a soak of the server, the same with AddressSanitizer + UBSan and
+# ThreadSanitizer, and fuzzing. --soak-minutes N (10): of the release build; --fuzz-seconds N (300): for each target.
 set -uo pipefail
 QUIRE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tools/setup.sh
 . "$QUIRE_ROOT/tools/setup.sh"
 
-full=no
-for argument in "$@"; do
-  case $argument in
+full=no soak_minutes=10 fuzz_seconds=300
+while [ $# -gt 0 ]; do
+  case $1 in
     --full) full=yes ;;
-    -h|--help) sed -n '2,4s/^# //p' "${BASH_SOURCE[0]}"; exit 0 ;;
-    *) fail "unknown argument '$argument'; allowed: --full" ;;
+    --soak-minutes) soak_minutes=${2:?--soak-minutes needs a number}; shift ;;
+    --fuzz-seconds) fuzz_seconds=${2:?--fuzz-seconds needs a number}; shift ;;
+    -h|--help) sed -n '2,5s/^# //p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    *) fail "unknown argument '$1'; allowed: --full, --soak-minutes N, --fuzz-seconds N" ;;
   esac
+  shift
 done
 
-if [ $full = yes ]; then say "test.sh --full: release, asan and tsan builds, all tests, end-to-end checks"
+if [ $full = yes ]; then say "test.sh --full: release, asan and tsan builds, all tests, end-to-end checks, soak, fuzzing"
 else say "test.sh: install what is missing, build the release preset, run the quick tests (--full runs all)"; fi
 require_packages test
 
@@ -33,12 +37,12 @@ run_ctest() {
   closing+=("$preset" "$log")
 }
 
-# run_end_to_end PRESET [ARGUMENT...]
-run_end_to_end() {
-  local preset=$1 log=$logs/e2e-$1.log; shift
-  "$QUIRE_ROOT/eval/e2e.sh" --preset "$preset" "$@" 2>&1 | tee "$log"
+# run_script TITLE SCRIPT [ARGUMENT...]: one that ends with 'N passed, N failed'.
+run_script() {
+  local title=$1 log="$logs/${1// /-}.log"; shift
+  "$@" 2>&1 | tee "$log"
   [ "${PIPESTATUS[0]}" -eq 0 ] || failures=$((failures + 1))
-  closing+=("end-to-end $preset" "$log")
+  closing+=("$title" "$log")
 }
 
 configure release
@@ -50,14 +54,17 @@ if [ $full = no ]; then
 fi
 
 run_ctest release
-run_end_to_end release
+run_script "end-to-end release" "$QUIRE_ROOT/eval/e2e.sh"
+run_script "soak release" "$QUIRE_ROOT/eval/soak.sh" --minutes "$soak_minutes"
+run_script "fuzzing" "$QUIRE_ROOT/tools/fuzz.sh" --seconds "$fuzz_seconds"
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS="suppressions=$QUIRE_ROOT/src/text/ffi/tsan.supp:second_deadlock_stack=1"
 for preset in asan tsan; do
   configure "$preset"
   build "$preset"
   run_ctest "$preset" -LE '^soak$'
-  run_end_to_end "$preset" --quick
+  run_script "end-to-end $preset" "$QUIRE_ROOT/eval/e2e.sh" --preset "$preset" --quick
+  run_script "soak $preset" "$QUIRE_ROOT/eval/soak.sh" --preset "$preset" --minutes 2
 done
 
 for ((i = 0; i < ${#closing[@]}; i += 2)); do

@@ -25,21 +25,22 @@ class ServerError(Exception):
 
 
 class Server:
-    """Use as a context manager; leaving it kills the process if stop() was not called. `environment`: variables beside this process's own."""
+    """Use as a context manager; leaving it kills the process if stop() was not called. `environment`: variables beside this process's own;
+    `port`: a free one when left out; `folder`: where it runs."""
 
-    def __init__(self, binary: pathlib.Path, model: pathlib.Path, log: pathlib.Path, flags: list[str] = (), environment: dict[str, str] | None = None):
+    def __init__(self, binary: pathlib.Path, model: pathlib.Path, log: pathlib.Path, flags: list[str] = (), environment: dict[str, str] | None = None,
+                 *, port: int | None = None, folder: pathlib.Path | None = None):
         self.name = "gsm-tiny"
         self.binary, self.model, self.flags = binary, model, list(flags)
-        self.port = free_port()
+        self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [str(binary), "serve", str(model), "--host", "127.0.0.1", "--port", str(self.port), "--served-model-name", self.name, *flags]
-        with open(log, "w") as out:
-            out.write(" ".join(command) + "\n")
-            out.flush()
+        log.write_text(" ".join(command) + "\n")
+        with open(log, "ab") as out:
             try:
-                self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})})
+                self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=folder, env={**os.environ, **(environment or {})})
             except OSError as error:
                 raise ServerError(f"cannot start {binary}: {error}") from error
         atexit.register(self.kill)

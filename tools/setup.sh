@@ -13,6 +13,8 @@ fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 quire_build_packages=(g++ cmake ninja-build pkg-config libboost1.81-dev libboost-json1.81-dev libspdlog-dev
   libyaml-dev libhwy-dev prometheus-cpp-dev libgtest-dev libgmock-dev ccache mold ca-certificates)
 quire_test_packages=(python3 python3-venv)
+# libFuzzer: only when fuzzing is asked for.
+quire_fuzz_packages=(clang-14 libclang-rt-14-dev)
 # A browser for the page at "/", and promtool for /metrics: end-to-end checks only.
 quire_end_to_end_packages=(chromium chromium-driver prometheus)
 
@@ -56,12 +58,13 @@ require_programs() {
   exit 1
 }
 
-# require_packages build|test|end-to-end: what that needs is installed afterwards, or the script has ended with a reason. Each includes
-# those before it. Elsewhere than Debian 12 the end-to-end checks leave out what lacks its program.
+# require_packages build|test|end-to-end|fuzz: what that needs is installed afterwards, or the script has ended with a reason. All but the
+# first include what tests need. Elsewhere than Debian 12 the end-to-end checks leave out what lacks its program.
 require_packages() {
   local wanted=("${quire_build_packages[@]}") programs=() missing=()
   if [ "$1" != build ]; then wanted+=("${quire_test_packages[@]}"); programs=(python3); fi
   if [ "$1" = end-to-end ]; then wanted+=("${quire_end_to_end_packages[@]}"); fi
+  if [ "$1" = fuzz ]; then wanted+=("${quire_fuzz_packages[@]}"); programs+=(clang++-14); fi
   if ! is_debian_12; then require_programs ${programs[@]+"${programs[@]}"}; return; fi
   mapfile -t missing < <(missing_packages "${wanted[@]}")
   if ! have_cargo; then

@@ -119,6 +119,12 @@ void Generation::fail(const Error& error) {
   cancel();
 }
 
+void Generation::end_with(const Error& error) {
+  if (finished()) return;
+  fail(error);
+  flush_all();
+}
+
 bool Generation::finished() const {
   return error_.has_value() ||
          std::ranges::all_of(choices_, [](const Slot& slot) { return slot.choice->finished() && slot.request.is_none(); });

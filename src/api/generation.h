@@ -73,6 +73,8 @@ class Generation : private GenerationView {
   std::function<void()> on_news;
   // The client is gone or too slow: nothing more is wanted.
   void cancel();
+  // What has not ended becomes that error, for the client to read; nothing when everything has ended.
+  void end_with(const Error& error);
 
   [[nodiscard]] const std::string& id() const { return spec_.id; }
   [[nodiscard]] bool streaming() const { return spec_.stream; }

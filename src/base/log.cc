@@ -1,10 +1,11 @@
 #include "base/log.h"
 
-#include <spdlog/sinks/stdout_color_sinks.h>
+#include <unistd.h>
 
 #include <array>
 #include <string_view>
 
+#include "base/log_sink.h"
 #include "base/suggest.h"
 
 namespace quire {
@@ -13,11 +14,9 @@ Status init_logging(const std::string& level) {
   static constexpr std::array<std::string_view, 7> kLevels = {"trace", "debug", "info", "warning", "error", "critical", "off"};
   for (std::size_t i = 0; i < kLevels.size(); ++i) {
     if (level != kLevels[i]) continue;
-    spdlog::drop("quire");  // a second call replaces the first
-    auto logger = spdlog::stderr_color_mt("quire");
+    auto logger = std::make_shared<spdlog::logger>("quire", make_log_sink(STDERR_FILENO));
     logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
     logger->set_level(static_cast<spdlog::level::level_enum>(i));
-    logger->flush_on(spdlog::level::info);
     spdlog::set_default_logger(std::move(logger));
     return {};
   }

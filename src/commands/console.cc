@@ -15,6 +15,7 @@ namespace quire::commands {
 
 void prepare_standard_streams() {
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a file at the limit of its size is a failed write like a full disk
   // The lowest free descriptor is taken, so in this order each closed one gets its own place. Opened for the wrong direction: a write to a
   // closed standard output keeps failing.
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {

@@ -101,7 +101,7 @@ void shut_down(Parts& p, StopSignals& signals, bool grace) {
   Background work([&] {
     const std::chrono::seconds bound(grace ? p.prepared.config.http.shutdown_timeout_seconds : 0);
     p.service->set_draining();
-    if (!p.server->drain(bound)) QUIRE_LOG_WARN("some requests had not ended after {} s and were cut off", bound.count());
+    if (!p.server->drain(bound)) QUIRE_LOG_WARN("some requests had not ended after {} s and got an error", bound.count());
     p.model->engine()->stop(std::chrono::milliseconds(0));
     p.server->stop();
   });

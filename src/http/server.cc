@@ -170,7 +170,13 @@ bool Server::drain(std::chrono::milliseconds grace) {
   if (!s.started) return true;
   for (auto& worker : s.workers) worker->wake_sessions();
   const bool quiet = s.shared.requests.wait_for_none(deadline);
-  if (!quiet) QUIRE_LOG_WARN("http: {} requests did not end within the drain time and are cut off", s.shared.requests.count());
+  if (!quiet) {
+    QUIRE_LOG_WARN("http: {} requests did not end within the drain time and get an error", s.shared.requests.count());
+    s.shared.ending = true;
+    for (auto& worker : s.workers) worker->end_sessions();
+    constexpr std::chrono::seconds kLastWords(1);  // to write the error; who does not read it is cut off
+    (void)s.shared.requests.wait_for_none(Clock::now() + kLastWords);
+  }
   for (auto& worker : s.workers) worker->kill_sessions();
   return quiet;
 }

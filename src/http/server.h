@@ -38,8 +38,8 @@ class Server {
   // Starts the io threads (those for requests wait already). Once, after bind().
   void start();
 
-  // Stops accepting, closes idle connections, refuses new generations (503) and waits until open requests have ended. True
-  // when all did within `grace`; what is left then is cut off.
+  // Stops accepting, closes idle connections, refuses new generations (503) and waits until open requests have ended. True when all
+  // did within `grace`; what is left then gets an error (503, or an error event in a stream) and within another second is cut off.
   bool drain(std::chrono::milliseconds grace);
   // Cuts every connection, joins the threads. Idempotent.
   void stop();

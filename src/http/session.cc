@@ -12,6 +12,12 @@ namespace quire::http {
 
 namespace asio = boost::asio;
 
+namespace {
+
+Error ended_error() { return Error{ErrorCode::kUnavailable, "The server is shutting down and the request did not end in the time that was left (--shutdown-timeout)", {}}; }
+
+}  // namespace
+
 Session::Session(Worker& worker, Socket socket, std::string peer)
     : worker_(worker), shared_(worker.shared), socket_(std::move(socket)), peer_(std::move(peer)), wake_timer_(worker.io), write_timer_(worker.io) {
   worker_.sessions_.insert(this);
@@ -41,6 +47,11 @@ void Session::start() {
 void Session::notify() {
   notified_ = true;
   wake_timer_.cancel();
+}
+
+void Session::end() {
+  if (generation_) generation_->end_with(ended_error());
+  notify();
 }
 
 void Session::kill() {
@@ -131,7 +142,7 @@ Session::Task<void> Session::answer_one() {
   if (status != 0) {
     std::string text;
     if (status == 413) text = "The request body is over the limit of " + std::to_string(shared_.settings.max_body_bytes) + " bytes";
-    if (status == 503) text = "Too many large requests are being read; try again later";
+    if (status == 503) text = shared_.ending ? ended_error().message : "Too many large requests are being read; try again later";
     if (status == 408) text = "The request body did not arrive in time";
     const api::Reply reply = api::http_error(status, text);
     co_await send_reply(reply);
@@ -171,8 +182,9 @@ Session::Task<void> Session::on_quick_lane(std::function<void()> work) {
 Session::Task<void> Session::on_text_lane(api::TextWork& work, std::optional<api::Answer>& answer) {
   pool_done_ = false;
   const bool taken = shared_.pool.post_text([self = shared_from_this(), &work, &answer]() mutable {
-    if (!self->peer_lost()) answer = work.step();
-    if (!answer && !self->peer_lost()) return TextPool::After::kMore;
+    const bool wanted = !self->peer_lost() && !self->shared_.ending;
+    if (wanted) answer = work.step();
+    if (wanted && !answer) return TextPool::After::kMore;
     leave_pool(std::move(self));
     return TextPool::After::kDone;
   });
@@ -206,6 +218,7 @@ Session::Task<void> Session::respond(api::RouteMatch match) {
   }
   opening = api::Reply{};  // a generation may run for minutes and needs the request no more
   lease_.reset();
+  if (!peer_lost() && shared_.ending && (!answer || !std::holds_alternative<api::Reply>(*answer))) answer = api::error_reply(ended_error());
   if (peer_lost() || !answer) {
     note_ = "client gone";
     co_return;

@@ -38,6 +38,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void start();
   // Wakes the coroutine: something it may wait for has changed.
   void notify();
+  // What is being answered ends with an error that says why (Shared::ending is set).
+  void end();
   // Cuts the connection.
   void kill();
 

@@ -99,6 +99,7 @@ Session::Task<int> Session::read_body() {
     if (parser_->is_done()) co_return 0;
     if (had >= kMaxPipelinedBytes && buffer_.size() == had) co_return 400;  // a chunk header without end
     if (peer_lost()) co_return kClosed;
+    if (shared_.ending) co_return 503;
     if (buffer_.size() > 0 && buffer_.size() < had) continue;  // progress: more may be parsed at once
     start_read();
     const Clock::time_point deadline = begin + std::chrono::seconds(shared_.settings.header_timeout_seconds + static_cast<int>(received / kLowestRate));

@@ -56,6 +56,7 @@ struct Shared {
   OpenCount connections, requests, streams;
   std::atomic<std::int64_t> body_bytes = 0;
   std::atomic<bool> draining = false;
+  std::atomic<bool> ending = false;  // the time to drain is over: what is open gets an error instead of its answer
 };
 
 // Counts one while it lives.

@@ -64,6 +64,12 @@ void Worker::wake_sessions() {
   });
 }
 
+void Worker::end_sessions() {
+  asio::post(io, [this] {
+    for (Session* session : sessions_) session->end();
+  });
+}
+
 void Worker::kill_sessions() {
   asio::post(io, [this] {
     for (Session* session : std::vector<Session*>(sessions_.begin(), sessions_.end())) session->kill();

@@ -25,6 +25,8 @@ class Worker {
   void adopt(int fd, std::string peer);
   // Any thread. Idle connections close; others hear that a drain has begun.
   void wake_sessions();
+  // Any thread. Whoever is being answered gets an error instead of the rest.
+  void end_sessions();
   // Any thread. Cuts every connection.
   void kill_sessions();
   // Ends the io loop and joins the thread.

@@ -1,20 +1,46 @@
-// Any bytes as a GGUF file: parsing ends in an error, or every tensor lies in the file and no two share a byte.
-#include <cstddef>
-#include <cstdint>
-#include <span>
+// Any bytes as a GGUF file: parsing ends in an error, or every tensor lies in the file, no two share a byte, and all that is made of the
+// file (floats, a tokenizer.json, a tokenizer_config.json) can be made.
+#include <vector>
 
 #include "base/check.h"
+#include "base/json.h"
+#include "fuzz/target.h"
+#include "gguf/blocks.h"
 #include "gguf/file.h"
+#include "text/gguf_tokenizer.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const auto bytes = std::as_bytes(std::span(data, size));
-  const auto file = quire::gguf::File::parse(bytes, "input");
-  if (!file.ok()) return 0;
-  QUIRE_CHECK_LE(file->data_offset(), size);
+namespace quire::fuzz {
+namespace {
+
+void check_json(const Result<std::string>& text) {
+  if (text.ok()) {
+    QUIRE_CHECK(parse_json(text.value(), {.max_bytes = std::size_t{1} << 30}).ok()) << text.value().substr(0, 1000);
+  } else {
+    QUIRE_CHECK(!text.error().message.empty());
+  }
+}
+
+}  // namespace
+
+void fuzz_gguf(Input input) {
+  const auto bytes = std::as_bytes(input);
+  const auto file = gguf::File::parse(bytes, "input");
+  if (!file.ok()) {
+    QUIRE_CHECK(!file.error().message.empty());
+    return;
+  }
+  QUIRE_CHECK_LE(file->data_offset(), bytes.size());
   const std::byte* covered = bytes.data() + file->data_offset();
   for (const auto& tensor : file->tensors()) {
-    QUIRE_CHECK(tensor.bytes.data() >= covered && tensor.bytes.data() + tensor.bytes.size() <= bytes.data() + size) << tensor.name;
+    QUIRE_CHECK(tensor.bytes.data() >= covered && tensor.bytes.data() + tensor.bytes.size() <= bytes.data() + bytes.size()) << tensor.name;
     covered = tensor.bytes.data() + tensor.bytes.size();
+    std::int64_t elements = 1;
+    for (const std::int64_t length : tensor.shape) elements *= length;
+    std::vector<float> values(static_cast<std::size_t>(elements));
+    gguf::dequantise(tensor.type, tensor.bytes, values);
   }
-  return 0;
+  check_json(text::gguf_tokenizer_json(file.value()));
+  check_json(text::gguf_tokenizer_config_json(file.value()));
 }
+
+}  // namespace quire::fuzz

@@ -135,8 +135,10 @@ TEST(Lifecycle, DrainLetsRunningAnswersEndAndRefusesNewOnes) {
   EXPECT_EQ(bench.server->open_connections(), 0);
 }
 
-TEST(Lifecycle, DrainIsBounded) {
-  HttpBench bench;
+TEST(Lifecycle, DrainIsBoundedAndTheRestGetsAnError) {
+  HttpBenchOptions options = quick_options();
+  options.http.header_timeout_seconds = 60;  // a body that does not come must not end by itself
+  HttpBench bench(options);
   bench.api.script->hold();
   RawClient stuck = bench.connect();
   stuck.send(post("/v1/completions", kLong));
@@ -144,7 +146,18 @@ TEST(Lifecycle, DrainIsBounded) {
   whole.send(post("/v1/completions", kShort));
   ASSERT_TRUE(bench.eventually([&] { return bench.server->open_streams() == 2; }));
   const auto begin = Clock::now();
+  RawClient half = bench.connect();
+  half.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{");
+  ASSERT_TRUE(bench.eventually([&] { return bench.server->open_requests() == 3; }));
   EXPECT_FALSE(bench.server->drain(std::chrono::milliseconds(200)));
+  const Answer stream = stuck.read_answer(), refused = whole.read_answer(), unread = half.read_answer();
+  EXPECT_EQ(stream.status, 200);
+  EXPECT_NE(stream.body.find("\"code\":503"), std::string::npos) << stream.body;
+  EXPECT_TRUE(stream.body.ends_with("data: [DONE]\n\n")) << stream.body;
+  for (const Answer& answer : {refused, unread}) {
+    EXPECT_EQ(answer.status, 503);
+    EXPECT_NE(answer.body.find("--shutdown-timeout"), std::string::npos) << answer.body;
+  }
   EXPECT_TRUE(stuck.closed_within(5000 * quire::test::kSlowdown));
   bench.server->stop();
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(8 * quire::test::kSlowdown));
