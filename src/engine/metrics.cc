@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/log_sink.h"
-
 namespace quire::engine {
 namespace {
 
@@ -71,12 +69,6 @@ Metrics::Metrics(const MetricsConfig& config) : base_labels_{{"engine", config.e
   steps_ = counter("quire:steps_total", "Engine steps whose results arrived, failed ones included.");
   step_seconds_ = histogram("quire:step_duration_seconds", "Duration of an engine step.", kStepBounds);
   rejected_ = counter("quire:queue_rejected_total", "Requests refused because the queue was full.");
-  log_lines_lost_ = gauge("quire:log_lines_lost", "Lines of the log that could not be written since the process began.");
-}
-
-std::string Metrics::render() const {
-  log_lines_lost_.set(static_cast<double>(lost_log_lines()));
-  return registry_.render();
 }
 
 void Metrics::set_cache_config(const MetricLabels& settings) {

@@ -35,7 +35,7 @@ class Metrics {
   // For other rooms' series. base_labels(): model_name and engine.
   [[nodiscard]] MetricsRegistry& registry() { return registry_; }
   [[nodiscard]] const MetricLabels& base_labels() const { return base_labels_; }
-  [[nodiscard]] std::string render() const;
+  [[nodiscard]] std::string render() const { return registry_.render(); }
 
   // vllm:cache_config_info, value 1: one label per cache setting (block_size, cache_dtype, num_gpu_blocks, ...).
   void set_cache_config(const MetricLabels& settings);
@@ -55,7 +55,7 @@ class Metrics {
   MetricsRegistry registry_;
   MetricLabels base_labels_;
   SchedulerStats last_;  // engine thread only: counters are fed with differences
-  Gauge running_, waiting_, kv_usage_, log_lines_lost_;
+  Gauge running_, waiting_, kv_usage_;
   Counter prefix_queries_, prefix_hits_, preemptions_, prompt_tokens_, generation_tokens_;
   Counter success_[4];  // by FinishReason
   Histogram iteration_tokens_, prompt_length_, generation_length_, max_generation_length_, params_max_tokens_, params_n_;

@@ -52,7 +52,6 @@ TEST(Metrics, CarriesTheNamesAndTypesOfVllm) {
   EXPECT_EQ(types.at("quire:step_duration_seconds"), "histogram");
   EXPECT_EQ(types.at("quire:queue_rejected_total"), "counter");
   EXPECT_EQ(types.at("quire:fallback_total"), "counter");
-  EXPECT_EQ(types.at("quire:log_lines_lost"), "gauge");
 }
 
 TEST(Metrics, NumbersAndLabelsReadAsThePythonClientWritesThem) {
