@@ -10,6 +10,7 @@
 #include "api/text_routes.h"
 #include "base/check.h"
 #include "base/log.h"
+#include "base/log_sink.h"
 #include "engine/health.h"
 #include "engine/metrics.h"
 #include "page/page.h"
@@ -40,6 +41,15 @@ Reply version_reply() {
   out.field("version", QUIRE_VERSION);
   out.end_object();
   return json_reply(out.take());
+}
+
+Reply metrics_reply(engine::Metrics* metrics) {
+  Reply reply;
+  reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  if (metrics == nullptr) return reply;
+  metrics->registry().gauge("quire:log_lines_lost", "Lines of the log that could not be written since the process began.", metrics->base_labels()).set(static_cast<double>(lost_log_lines()));
+  reply.body = metrics->render();
+  return reply;
 }
 
 // One of the page's files. A browser asks again each time, so that a new server never runs with an old page.
@@ -107,12 +117,7 @@ Opening Service::dispatch(const Call& call) const {
     case Action::kReady: return health_reply(action);
     case Action::kVersion: return version_reply();
     case Action::kLoad: return number_reply("server_load", call.server_load);
-    case Action::kMetrics: {
-      Reply reply;
-      reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
-      if (metrics_ != nullptr) reply.body = metrics_->render();
-      return reply;
-    }
+    case Action::kMetrics: return metrics_reply(metrics_.get());
     case Action::kPage: return page_reply(call.route->path);
     case Action::kOtherTask:
       return error_reply(Error{ErrorCode::kUnsupported, "The model does not support the API " + std::string(call.route->path) + "; it generates text (/v1/completions, /v1/chat/completions)", {}});

@@ -148,7 +148,9 @@ TEST(TextRoutes, NotReadyIsA503WithTheProgress) {
   EXPECT_EQ(bench.call("/ready", "").status, 503);
   EXPECT_EQ(bench.call("/ping", "").status, 503);
   EXPECT_EQ(bench.call("/version", "").status, 200);
-  EXPECT_EQ(bench.call("/metrics", "").status, 200);
+  const Reply metrics = bench.call("/metrics", "");
+  EXPECT_EQ(metrics.status, 200);
+  EXPECT_NE(metrics.body.find("\nquire:log_lines_lost{"), std::string::npos);
   bench.attach();
   EXPECT_EQ(bench.call("/health", "").status, 200);
   EXPECT_EQ(bench.call("/health", "").body, "");
