@@ -1,4 +1,4 @@
-// For LD_PRELOAD: a wall clock that a test can move, while the steady clock goes on. QUIRE_TEST_CLOCK names a file of three 64-bit numbers:
+// For LD_PRELOAD: a wall clock that a test can move, while the steady clock goes on. TEST_CLOCK_FILE names a file of three 64-bit numbers:
 // how many seconds the wall clock is off (the test writes it), how often it was read, and how many waits ended at a time of the wall clock.
 // Such a wait would end too early or too late when somebody sets the clock; a server has none.
 #include <dlfcn.h>
@@ -26,7 +26,7 @@ struct Control {
 
 Control* map_control() {
   static Control unused;
-  const char* path = std::getenv("QUIRE_TEST_CLOCK");
+  const char* path = std::getenv("TEST_CLOCK_FILE");
   const int fd = path == nullptr ? -1 : ::open(path, O_RDWR | O_CLOEXEC);
   void* at = fd < 0 ? MAP_FAILED : ::mmap(nullptr, sizeof(Control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (fd >= 0) ::close(fd);
@@ -84,7 +84,10 @@ time_t time(time_t* out) {
 }
 
 int pthread_cond_timedwait(pthread_cond_t* __restrict condition, pthread_mutex_t* __restrict mutex, const timespec* __restrict until) {
-  static auto* const real = next<int(pthread_cond_t*, pthread_mutex_t*, const timespec*)>("pthread_cond_timedwait");
+  // By dlsym alone it would be glibc's first version of 1997, on x86-64, whose condition variables are laid out otherwise.
+  using Wait = int(pthread_cond_t*, pthread_mutex_t*, const timespec*);
+  void* const current = ::dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
+  static auto* const real = current != nullptr ? reinterpret_cast<Wait*>(current) : next<Wait>("pthread_cond_timedwait");
   count_wait(until);
   return real(condition, mutex, until);
 }

@@ -40,7 +40,7 @@ class Clock:
         self.path.write_bytes(bytes(24))
         with open(self.path, "r+b") as file:
             self.memory = mmap.mmap(file.fileno(), 24)
-        self.environment = {"LD_PRELOAD": SHIM, "QUIRE_TEST_CLOCK": str(self.path)}
+        self.environment = {"LD_PRELOAD": SHIM, "TEST_CLOCK_FILE": str(self.path)}
 
     def set(self, seconds: int):
         self.memory[:8] = struct.pack("q", seconds)
