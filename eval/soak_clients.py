@@ -53,6 +53,8 @@ def request(rng: random.Random, most_tokens: int) -> tuple[str, dict]:
         body[name] = extras[name]
     if body["stream"]:
         body.pop("prompt_logprobs", None)
+    if body["temperature"] == 0:
+        body.pop("n", None)  # greedy samples would be equal, which is refused
     if rng.random() < 0.5:
         if body.get("logprobs") is not None:
             body["top_logprobs"], body["logprobs"] = body["logprobs"], True

@@ -131,7 +131,7 @@ TEST(Refusal, AnAddressThatIsNotHereIsTheHostsFault) {
 TEST(Refusal, SeveralMistakesAreToldAtOnce) {
   const std::string error = refused({BrokenModel("generation_config.json", R"({"top_p": 0})").path(), "--tokenizer", kModel, "--revision", "main"}, 1);
   EXPECT_THAT(error, HasSubstr("top_p = 0"));
-  const Ended all = run_quire({"serve", BrokenModel("config.json", R"({"vocab_size": 0})").path()}, Output::kCaptured, {{"QUIRE_NUM_THREADS", "x"}});
+  const Ended all = run_quire({"serve", BrokenModel("config.json", R"({"architectures": ["LlamaForCausalLM"], "vocab_size": 0})").path()}, Output::kCaptured, {{"QUIRE_NUM_THREADS", "x"}});
   EXPECT_THAT(error_of(all), AllOf(HasSubstr("2 problems:"), HasSubstr("QUIRE_NUM_THREADS 'x'"), HasSubstr("vocab_size = 0")));
   EXPECT_THAT(refused({kModel, "--block-size", "40", "--served-model-name", "a", "a"}, 2), AllOf(HasSubstr("--block-size 40"), HasSubstr("'a': is given twice")));
 }
