@@ -140,10 +140,7 @@ class Chat {
     boost::json::object request = sampling_.fields();
     request["messages"] = conversation_.messages();
     Following how{.show = [this](const std::string& piece) { return show(piece); }};
-    if (interrupts_.has_value()) {
-      (void)interrupts_->take();
-      how.stopped = [this] { return interrupts_->take(); };
-    }
+    if (interrupts_.has_value()) how.stopped = [this] { return interrupts_->take(); };
     auto answer = answerer_.answer(request, how);
     if (!json_ && answer.ok()) QUIRE_RETURN_IF_ERROR(end_line());
     if (json_ && terminal_) say("");

@@ -57,7 +57,18 @@ bool Interrupts::take() {
 
 int Interrupts::fd() const { return pipe_ends[0]; }
 
+// Ctrl-C throws away what is typed and not read yet: a read after poll() would then wait for the next line, deaf to the interrupt. So a
+// terminal is read without waiting, through a description of its own: standard input's belongs to the shell, too.
+LineInput::LineInput(Interrupts* interrupts) : interrupts_(interrupts) {
+  if (const char* name = interrupts == nullptr ? nullptr : ::ttyname(STDIN_FILENO)) terminal_ = ::open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
+LineInput::~LineInput() {
+  if (terminal_ >= 0) ::close(terminal_);
+}
+
 Result<LineInput::Read> LineInput::next() {
+  const int from = terminal_ >= 0 ? terminal_ : STDIN_FILENO;
   for (;;) {
     if (const std::size_t end = buffer_.find('\n'); end != std::string::npos) {
       Read out{What::kLine, buffer_.substr(0, end)};
@@ -67,7 +78,7 @@ Result<LineInput::Read> LineInput::next() {
     }
     if (ended_) return buffer_.empty() ? Read{What::kEnd, {}} : Read{What::kLine, std::exchange(buffer_, {})};
     if (buffer_.size() > kMaxLineBytes) return invalid("a line of standard input has more than " + std::to_string(kMaxLineBytes) + " bytes");
-    pollfd waits[2] = {{STDIN_FILENO, POLLIN, 0}, {interrupts_ == nullptr ? -1 : interrupts_->fd(), POLLIN, 0}};
+    pollfd waits[2] = {{from, POLLIN, 0}, {interrupts_ == nullptr ? -1 : interrupts_->fd(), POLLIN, 0}};
     if (::poll(waits, 2, -1) < 0 && errno != EINTR) return Error{ErrorCode::kIo, std::string("cannot wait for standard input: ") + std::strerror(errno), {}};
     if (interrupts_ != nullptr && interrupts_->take()) {
       buffer_.clear();
@@ -75,7 +86,7 @@ Result<LineInput::Read> LineInput::next() {
     }
     if (waits[0].revents == 0) continue;
     std::array<char, 65536> bytes;
-    const ssize_t got = ::read(STDIN_FILENO, bytes.data(), bytes.size());
+    const ssize_t got = ::read(from, bytes.data(), bytes.size());
     if (got > 0) buffer_.append(bytes.data(), static_cast<std::size_t>(got));
     if (got == 0) ended_ = true;
     if (got < 0 && errno != EINTR && errno != EAGAIN) return Error{ErrorCode::kIo, std::string("cannot read standard input: ") + std::strerror(errno), {}};

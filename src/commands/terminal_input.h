@@ -27,12 +27,16 @@ class LineInput {
     std::string line;  // without its end
   };
   // `interrupts` may be null; else it must outlive this.
-  explicit LineInput(Interrupts* interrupts) : interrupts_(interrupts) {}
+  explicit LineInput(Interrupts* interrupts);
+  ~LineInput();
+  LineInput(const LineInput&) = delete;
+  LineInput& operator=(const LineInput&) = delete;
   // The last line need not end. Errors: standard input cannot be read, a line of more than a mebibyte.
   [[nodiscard]] Result<Read> next();
 
  private:
   Interrupts* interrupts_;
+  int terminal_ = -1;  // standard input opened once more; -1: it is no terminal
   std::string buffer_;
   bool ended_ = false;
 };
