@@ -24,11 +24,11 @@ SCORE = kv_caches.SCORE
 PROBLEMS = 400
 STEP_SECONDS = 900  # a bound for hanging, not for speed
 # 5-shot prompts are about 480 tokens, answers about 45: each sequence grows by three blocks of 16 beyond its prompt. These pools hold
-# one sequence of --max-model-len and a few running ones, so that growth takes blocks from the newest again and again: hundreds of
+# one sequence of --max-model-len and a few running ones, so that growth takes blocks from the newest again and again: about 200
 # times in 400 problems (how often depends on when requests arrive).
-TINY_POOLS = {"tiny_pool": ["--block-size", "16", "--max-model-len", "704", "--num-gpu-blocks-override", "44"],
-              "tiny_pool_uncached": ["--block-size", "16", "--max-model-len", "896", "--num-gpu-blocks-override", "56", "--no-enable-prefix-caching"]}
-MANY_PREEMPTIONS = 200
+TINY_POOLS = {"tiny_pool": ["--block-size", "16", "--max-model-len", "768", "--num-gpu-blocks-override", "48"],
+              "tiny_pool_uncached": ["--block-size", "16", "--max-model-len", "1024", "--num-gpu-blocks-override", "64", "--no-enable-prefix-caching"]}
+MANY_PREEMPTIONS = 150
 
 
 def debian_12() -> bool:
