@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes tests/text/goldens/smollm2.gguf and smollm2.json from a SmolLM2 GGUF file: its vocabulary and chat template without tensors,
-llama.cpp's ids of 500 texts, and what Jinja2, set up as transformers sets it up, renders of a few chats.
+llama.cpp's ids of 500 texts and its server's chats of each of them, and what Jinja2, set up as transformers sets it up, renders of a few chats.
 
-    tools/llama_cpp/build.sh LLAMA_CPP_FOLDER /tmp/tokenise
-    pip install gguf jinja2 && python3 tools/make_gguf_text_goldens.py SmolLM2-135M-Instruct.Q4_1.gguf /tmp/tokenise
+    tools/llama_cpp/build.sh LLAMA_CPP_FOLDER /tmp/tokenise && tools/llama_cpp/build_tools.sh LLAMA_CPP_FOLDER /tmp/llama.cpp llama-server
+    pip install gguf jinja2 && python3 tools/make_gguf_text_goldens.py SmolLM2-135M-Instruct.Q4_1.gguf /tmp/tokenise /tmp/llama.cpp/bin
 
 Texts are encoded without first and last tokens and with llama.cpp's parse_special off: the text of a special token is ordinary text.
 """
@@ -13,11 +13,15 @@ import random
 import struct
 import subprocess
 import sys
+import tempfile
 
 import gguf
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "eval"))
+from llama_cpp_server import LlamaCppServer  # noqa: E402
+
 OUT = ROOT / "tests" / "text" / "goldens"
 NUM_TEXTS = 500
 
@@ -88,12 +92,37 @@ def rendered(source, conversations):
     return [template.render(messages=messages, add_generation_prompt=True, **named) for messages in conversations]
 
 
+PLACE = "\u241fTEXT\u241f"  # where a text stands in the patterns below; no text holds it
+
+
+def patterns():
+    user, says, system = ({"role": role, "content": PLACE} for role in ("user", "assistant", "system"))
+    return [[user], [system, {"role": "user", "content": "Hi"}], [user, says, user], [system, user, says, {"role": "user", "content": "Go on."}]]
+
+
+def with_text(messages, text):
+    return [{**message, "content": message["content"].replace(PLACE, text)} for message in messages]
+
+
+def llama_cpp_chats(source, folder, strings):
+    """Each pattern with what llama.cpp's server makes of it. Only a pattern whose chat of every text is the pattern's own with the text put in is one."""
+    with tempfile.TemporaryDirectory() as logs, LlamaCppServer(folder, source, pathlib.Path(logs) / "log") as server:
+        rendered = lambda messages: server.post("/apply-template", {"messages": messages})["prompt"]  # noqa: E731
+        out = [[messages, rendered(messages)] for messages in patterns()]
+        for messages, pattern in out:
+            for text in strings:
+                assert rendered(with_text(messages, text)) == pattern.replace(PLACE, text), text
+    return out
+
+
 def main():
-    source, tokenise = sys.argv[1:]
+    source, tokenise, llama_cpp = sys.argv[1:]
     strings, conversations = texts(), chats()
     answer = {
         "texts": [list(pair) for pair in zip(strings, token_ids(tokenise, source, strings))],
         "chats": [list(pair) for pair in zip(conversations, rendered(source, conversations))],
+        "place": PLACE,
+        "llama_cpp_chats": llama_cpp_chats(source, llama_cpp, strings),
     }
     vocabulary_only(source, OUT / "smollm2.gguf")
     with open(OUT / "smollm2.json", "w") as out:

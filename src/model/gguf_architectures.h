@@ -67,6 +67,10 @@ struct GgufArchitecture {
 // Divisors of the rotary frequencies, [head_dim / 2]; Llama 3.1's scaling comes this way.
 inline constexpr std::string_view kGgufRopeFactors = "rope_freqs.weight";
 
+// Control tokens that end an answer in chat templates of the field, whether or not the metadata name their ids: many files of chat models name
+// only the end of a text, and would talk on after the end of their turn.
+inline constexpr std::string_view kGgufEndTokens[] = {"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|end|>", "<|endoftext|>", "<|end_of_text|>"};
+
 // docs/GGUF.md.
 [[nodiscard]] std::string gguf_markdown();
 

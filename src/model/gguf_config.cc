@@ -28,6 +28,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::int64_t kBlockFormats = 2;  // value of general.quantization_version
+constexpr std::int64_t kControlToken = 3;   // value of tokenizer.ggml.token_type
 
 json::string_view view(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -199,13 +200,26 @@ class ConfigWriter {
     out_["rope_scaling"] = std::move(rope);
   }
 
-  // End tokens: of a text, of a turn and of a message.
+  template <class T>
+  const T* list_of(const char* key) const {
+    const gguf::Value* value = file_.metadata().find(key);
+    return value == nullptr ? nullptr : std::get_if<T>(value);
+  }
+
+  // End tokens: of a text, of a turn and of a message, as the metadata name them; then control tokens that are known to end answers.
   void write_vocabulary() {
-    if (const auto* tokens = file_.metadata().find("tokenizer.ggml.tokens"); tokens != nullptr && !out_.contains("vocab_size"))
-      if (const auto* list = std::get_if<gguf::Strings>(tokens)) out_["vocab_size"] = std::ssize(*list);
+    const auto* tokens = list_of<gguf::Strings>("tokenizer.ggml.tokens");
+    if (tokens != nullptr && !out_.contains("vocab_size")) out_["vocab_size"] = std::ssize(*tokens);
     json::array ends;
+    const auto add = [&](std::int64_t id) {
+      if (std::ranges::find(ends, json::value(id)) == ends.end()) ends.emplace_back(id);
+    };
     for (const char* key : {"eos", "eot", "eom"})
-      if (const auto id = get<std::int64_t>("tokenizer.ggml." + std::string(key) + "_token_id"); id && std::ranges::find(ends, json::value(*id)) == ends.end()) ends.emplace_back(*id);
+      if (const auto id = get<std::int64_t>("tokenizer.ggml." + std::string(key) + "_token_id")) add(*id);
+    const auto* types = list_of<gguf::Integers>("tokenizer.ggml.token_type");
+    if (tokens != nullptr && types != nullptr)
+      for (std::size_t i = 0; i < std::min(tokens->size(), types->size()); ++i)
+        if ((*types)[i] == kControlToken && std::ranges::find(kGgufEndTokens, (*tokens)[i]) != std::end(kGgufEndTokens)) add(static_cast<std::int64_t>(i));
     if (!ends.empty()) out_["eos_token_id"] = ends.size() == 1 ? ends.front() : json::value(ends);
     if (const auto id = get<std::int64_t>("tokenizer.ggml.bos_token_id")) out_["bos_token_id"] = *id;
   }

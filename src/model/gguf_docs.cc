@@ -27,7 +27,8 @@ Every command that takes a MODEL takes the path of a `.gguf` file: `serve`, `run
   no blocks the others become `--dtype` too, which start-up and `quire explain` say. `--gguf-weights dequantised` makes `--dtype` of all of them while loading, each number rounded once to float32 and once to that type.
   `--dtype auto` is float16 for such files (block scales are float16, so bfloat16 would lose more than the blocks did), and the type of the matrices for others, float32 where they differ.
   Vectors (norms, biases) must be F32, F16 or BF16.
-* **End tokens.** `tokenizer.ggml.eos_token_id`, `eot_token_id` and `eom_token_id`, as far as they are there.
+* **End tokens.** `tokenizer.ggml.eos_token_id`, `eot_token_id` and `eom_token_id`, as far as they are there, and the control tokens END_TOKENS of the vocabulary, which
+  files of chat models often leave unnamed. `ignore_eos` passes over all of them.
 * **Tokenizer.** Models `gpt2` (byte-level BPE) and `llama` (SentencePiece); the kinds of `tokenizer.ggml.pre` are in `src/text/gguf_tokenizer.cc`. `--tokenizer` takes another file or a folder. `quire export-tokenizer`
   writes the folder that Hugging Face's libraries read.
 * **Flags.** `--load-format auto` and `gguf` say the same here; so does `--quantization gguf`. `--quantization fp8` quantises while loading, as it does for 16-bit folders.
@@ -84,7 +85,10 @@ std::string architecture_section(const GgufArchitecture& a) {
 }  // namespace
 
 std::string gguf_markdown() {
-  std::string out(kHead);
+  std::string out(kHead), ends;
+  for (const std::string_view token : kGgufEndTokens) ends += (ends.empty() ? "" : ", ") + code(token);
+  constexpr std::string_view kPlace = "END_TOKENS";
+  out.replace(out.find(kPlace), kPlace.size(), ends);
   out += "## Element types\n| type | id | numbers in a block | bytes of a block |\n|---|---|---|---|\n";
   for (const gguf::TypeFacts& t : gguf::all_types())
     out += "| " + std::string(t.name) + " | " + std::to_string(t.id) + " | " + std::to_string(t.block_elements) + " | " + std::to_string(t.block_bytes) + " |\n";

@@ -142,6 +142,25 @@ TEST(GgufConfig, EndTokensAreAllThatTheFileNames) {
   EXPECT_EQ(spec->bos_token_id, 2);
 }
 
+// A control token whose text is known to end a turn ends it though no key names it; ordinary tokens of the same text do not.
+TEST(GgufConfig, EndTokensAreThoseOfTheVocabularyToo) {
+  const auto ends = [](const std::string& token, std::int32_t type, bool with_types = true) {
+    GgufWriter w = small(0, {"tokens"});
+    w.texts("tokenizer.ggml.tokens", {"a", token, "c", "<eos>"}).u32("tokenizer.ggml.eos_token_id", 3);
+    if (with_types) w.i32s("tokenizer.ggml.token_type", {1, type, 1, 3});
+    const auto spec = spec_of(w.file());
+    EXPECT_TRUE(spec.ok()) << spec.error().message;
+    return spec->eos_token_ids;
+  };
+  for (const std::string_view token : kGgufEndTokens) {
+    EXPECT_THAT(ends(std::string(token), 3), ElementsAre(3, 1)) << token;
+    EXPECT_THAT(ends(std::string(token), 1), ElementsAre(3)) << token;
+    EXPECT_THAT(ends(std::string(token), 4), ElementsAre(3)) << token;
+    EXPECT_THAT(ends(std::string(token), 3, false), ElementsAre(3)) << token;
+  }
+  EXPECT_THAT(ends("<|im_start|>", 3), ElementsAre(3));
+}
+
 TEST(GgufConfig, RotaryScaling) {
   const auto linear = spec_with([](GgufWriter& w) { w.text("llama.rope.scaling.type", "linear").f32("llama.rope.scaling.factor", 4); });
   ASSERT_TRUE(linear.ok()) << linear.error().message;

@@ -80,6 +80,12 @@ std::vector<TokenId> encoded(const Tokenizer& tokenizer, const std::string& text
   return std::move(ids).value();
 }
 
+// `pattern` with `text` wherever `place` stands.
+std::string replaced(std::string pattern, const std::string& place, const std::string& text) {
+  for (std::size_t at = pattern.find(place); at != std::string::npos; at = pattern.find(place, at + text.size())) pattern.replace(at, place.size(), text);
+  return pattern;
+}
+
 class SmolLm2 : public ::testing::Test {
  protected:
   std::string path_ = test::kGoldens + "/smollm2.gguf";
@@ -112,6 +118,33 @@ TEST_F(SmolLm2, RenderedChatsAreThoseOfJinja) {
     EXPECT_EQ(rendered->text, string_of(entry.at(1)));
     EXPECT_EQ(rendered->tokens, encoded(*tokenizer.value(), rendered->text));
   }
+}
+
+// The golden holds what llama.cpp's server rendered of four conversations with a mark where the text goes; its maker checked that the server
+// renders each of the 500 texts as the mark replaced.
+TEST_F(SmolLm2, RenderedChatsAreThoseOfLlamaCpp) {
+  const auto tokenizer = Tokenizer::load(path_);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+  const auto chat = ChatTemplate::load(path_, tokenizer.value(), std::nullopt);
+  ASSERT_TRUE(chat.ok() && chat.value() != nullptr);
+  const std::string place = string_of(golden_.at("place"));
+  const auto& patterns = golden_.at("llama_cpp_chats").as_array();
+  EXPECT_EQ(patterns.size(), 4u);
+  std::size_t compared = 0;
+  for (const auto& pattern : patterns) {
+    for (const auto& entry : golden_.at("texts").as_array()) {
+      const std::string text = string_of(entry.at(0));
+      boost::json::array messages = pattern.at(0).as_array();
+      for (auto& message : messages) message.at("content") = replaced(string_of(message.at("content")), place, text);
+      ChatTemplateInput input;
+      input.messages_json = boost::json::serialize(messages);
+      const auto rendered = chat.value()->render(input, AddSpecialTokens::kNo);
+      ASSERT_TRUE(rendered.ok()) << rendered.error().message;
+      EXPECT_EQ(rendered->text, replaced(string_of(pattern.at(1)), place, text)) << shown_text(text);
+      ++compared;
+    }
+  }
+  EXPECT_EQ(compared, 2000u);
 }
 
 TEST_F(SmolLm2, FactsComeFromTheMetadata) {
