@@ -28,7 +28,7 @@ Result<std::vector<TokenId>> read_token_list(const json::object& request, const 
     out.push_back(token.value());
   }
   std::ranges::sort(out);  // these lists are sets: an id that is named twice counts once
-  out.erase(std::ranges::unique(out).begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
 }
 
