@@ -143,10 +143,10 @@ async function answer() {
       if (!drawing) requestAnimationFrame(draw);
       drawing = true;
     });
-    const seconds = (performance.now() - (first ?? start)) / 1000;
+    const seconds = (performance.now() - (first ?? start)) / 1000;  // tokens that came together give no rate: below a tenth of a second none is shown
     const tokens = usage?.completion_tokens ?? 0;
     message.note = tokens + ' tokens, first after ' + (((first ?? performance.now()) - start) / 1000).toFixed(2) + ' s'
-      + (tokens > 1 && seconds > 0 ? ', then ' + ((tokens - 1) / seconds).toFixed(1) + ' per second' : '') + (reason === 'length' ? '; cut at its longest length' : '');
+      + (tokens > 1 && seconds >= 0.1 ? ', then ' + ((tokens - 1) / seconds).toFixed(1) + ' per second' : '') + (reason === 'length' ? '; cut at its longest length' : '');
   } catch (error) {
     if (controller.signal.aborted) message.note = 'stopped';
     else { message.note = 'failed'; show_problem(error.message); }

@@ -7,6 +7,7 @@
 #include "attention/select.h"
 #include "base/check.h"
 #include "graph/settings.h"
+#include "kit/seed.h"
 #include "ops/cpu_kernels.h"
 
 namespace quire::test {
@@ -68,6 +69,25 @@ ModelBench::ModelBench(const ModelBenchOptions& o) : spec(o.dummy.has_value() ? 
   config = runner::RunnerConfig{spec, o.scheduler, 20, backend, graphs.mode, graphs.buckets};
   runner = runner::ModelRunner::create(*device, config, *weights, *kv).value();
   graphs_recorded = runner->record_graphs();
+}
+
+std::vector<SequenceSpec> scored_sequences(std::int32_t vocab_size, const std::vector<int>& prompt_lengths) {
+  auto rng = seeded_rng();
+  std::vector<SequenceSpec> specs;
+  for (const int length : prompt_lengths) {
+    SequenceSpec s;
+    s.id = RequestId{specs.size()};
+    for (int i = 0; i < length; ++i) s.prompt.push_back(static_cast<TokenId>(rng() % static_cast<unsigned>(vocab_size)));
+    auto p = std::make_shared<SamplingParams>();
+    p->temperature = 0;
+    p->max_tokens = 3;
+    p->ignore_eos = true;
+    p->logprobs = 5;
+    p->prompt_logprobs = 3;
+    s.sampling = p;
+    specs.push_back(s);
+  }
+  return specs;
 }
 
 RunResult run_all(runner::ModelRunner& runner, Scheduler& scheduler, std::vector<SequenceSpec> specs, std::int32_t depth) {

@@ -67,6 +67,8 @@ struct RunResult {
   std::vector<FinishedSequence> sequences;
   SchedulerStats stats;
 };
+// Sequences of random tokens with these prompt lengths and three greedy tokens each, every token scored.
+[[nodiscard]] std::vector<SequenceSpec> scored_sequences(std::int32_t vocab_size, const std::vector<int>& prompt_lengths);
 [[nodiscard]] RunResult run_all(runner::ModelRunner& runner, Scheduler& scheduler, std::vector<SequenceSpec> specs, std::int32_t depth);
 
 }  // namespace quire::test

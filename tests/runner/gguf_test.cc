@@ -11,7 +11,6 @@
 #include "kit/gguf_encode.h"
 #include "kit/gguf_model.h"
 #include "kit/model_bench.h"
-#include "kit/seed.h"
 #include "kit/temp_dir.h"
 #include "model/kept_blocks.h"
 #include "reference/gguf_blocks.h"
@@ -22,26 +21,6 @@ namespace quire {
 namespace {
 
 const std::string kFolder = QUIRE_SOURCE_DIR "/models/gsm-tiny";
-
-// Prompts of random tokens with three greedy tokens each, everything scored.
-std::vector<SequenceSpec> sequences(std::int32_t vocab_size, const std::vector<int>& lengths) {
-  auto rng = test::seeded_rng();
-  std::vector<SequenceSpec> specs;
-  for (const int length : lengths) {
-    SequenceSpec s;
-    s.id = RequestId{specs.size()};
-    for (int i = 0; i < length; ++i) s.prompt.push_back(static_cast<TokenId>(rng() % static_cast<unsigned>(vocab_size)));
-    auto p = std::make_shared<SamplingParams>();
-    p->temperature = 0;
-    p->max_tokens = 3;
-    p->ignore_eos = true;
-    p->logprobs = 5;
-    p->prompt_logprobs = 3;
-    s.sampling = p;
-    specs.push_back(s);
-  }
-  return specs;
-}
 
 struct How {
   model::GgufWeights weights = model::GgufWeights::kDequantised;
@@ -68,7 +47,7 @@ TEST_P(SameNumbers, GiveTheBitsOfTheFolder) {
   const auto [type, dtype] = GetParam();
   test::TempDir dir;
   const std::string file = dir.write("m.gguf", test::gguf_file_of(test::gguf_model(kFolder, type)));
-  const auto specs = sequences(576, {2, 17, 130});
+  const auto specs = test::scored_sequences(576, {2, 17, 130});
   const auto folder = run_model(kFolder, dtype, specs), gguf = run_model(file, dtype, specs);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     EXPECT_EQ(gguf.sequences[i].error, "");
@@ -105,7 +84,7 @@ TEST_P(Families, GiveTheBitsOfTheFolder) {
   EXPECT_EQ(a.masks, b.masks);
   EXPECT_EQ(a.local_rope.has_value(), b.local_rope.has_value());
   EXPECT_EQ(a.attention_scale(), b.attention_scale());
-  const auto specs = sequences(a.vocab_size, {2, 17, 130});
+  const auto specs = test::scored_sequences(a.vocab_size, {2, 17, 130});
   const auto want = run_model(folder, DType::kF32, specs), got = run_model(file, DType::kF32, specs);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     EXPECT_EQ(got.sequences[i].tokens, want.sequences[i].tokens);
@@ -143,7 +122,7 @@ TEST_P(Quantised, LogProbabilitiesAreTheReferences) {
   const std::string type = GetParam();
   test::TempDir dir;
   const std::string file = dir.write("m.gguf", test::gguf_file_of(test::gguf_model(kFolder, type)));
-  const auto specs = sequences(576, {2, 17, 65});
+  const auto specs = test::scored_sequences(576, {2, 17, 65});
   for (const auto& [dtype, bound] : {std::pair(DType::kF32, 1e-4), {DType::kF16, 2e-3}}) {
     const auto reference = reference_of(type, dtype);
     const auto run = run_model(file, dtype, specs);
@@ -175,7 +154,7 @@ TEST_P(Blocks, LogProbabilitiesAreTheReferences) {
   const std::string type = GetParam();
   test::TempDir dir;
   const std::string file = dir.write("m.gguf", test::gguf_file_of(test::gguf_model(kFolder, type)));
-  const auto specs = sequences(576, {2, 17, 65});
+  const auto specs = test::scored_sequences(576, {2, 17, 65});
   const auto int8 = reference_of(type, DType::kF32, ops::kInt8Group), plain = reference_of(type, DType::kF32);
   const auto run = run_model(file, DType::kF32, specs, {.weights = model::GgufWeights::kBlocks});
   double error = 0, noise = 0;
@@ -198,7 +177,7 @@ TEST_P(Blocks, LogProbabilitiesAreTheReferences) {
 TEST_P(Blocks, SameBitsHoweverComputed) {
   test::TempDir dir;
   const std::string file = dir.write("m.gguf", test::gguf_file_of(test::gguf_model(kFolder, GetParam())));
-  const auto specs = sequences(576, {2, 17, 130});
+  const auto specs = test::scored_sequences(576, {2, 17, 130});
   const auto want = run_model(file, DType::kF16, specs, {.weights = model::GgufWeights::kBlocks, .threads = 1, .budget = 512});
   for (const How& how : {How{.weights = model::GgufWeights::kBlocks, .threads = 2, .budget = 7}, How{.weights = model::GgufWeights::kBlocks, .threads = 2, .budget = 64, .backend = "CPU_SPLIT"}}) {
     const auto got = run_model(file, DType::kF16, specs, how);
@@ -223,7 +202,7 @@ TEST(MixedBlocks, RunSideBySide) {
   const model::KeptBlocks kept = model::kept_blocks(model::read_model_spec(file).value(), model::GgufWeights::kBlocks);
   EXPECT_EQ(kept.kept, "28 Q4_K, 7 Q6_K, 6 Q8_0");
   EXPECT_EQ(kept.dequantised, std::vector<std::string>{"model.layers.2.mlp.gate_proj: multiplied together with model.layers.2.mlp.up_proj, which is not in blocks"});
-  const auto specs = sequences(576, {17, 65});
+  const auto specs = test::scored_sequences(576, {17, 65});
   const auto plain = run_model(file, DType::kF16, specs), blocks = run_model(file, DType::kF16, specs, {.weights = model::GgufWeights::kBlocks});
   for (std::size_t i = 0; i < specs.size(); ++i)
     for (std::size_t p = 0; p + 1 < specs[i].prompt.size(); ++p)

@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "kit/model_bench.h"
-#include "kit/seed.h"
 #include "reference/llama.h"
 #include "reference/logprobs.h"
 
@@ -52,21 +51,7 @@ TEST_P(AgainstReference, PromptLogProbabilities) {
   o.scheduler = SchedulerConfig{.max_num_batched_tokens = 96, .max_num_seqs = 8, .max_model_len = 1024, .num_blocks = 256};
   test::ModelBench bench(o);
   const auto reference = reference_of(bench.spec, dtype);
-  auto rng = test::seeded_rng();
-  std::vector<SequenceSpec> specs;
-  for (const int length : {2, 15, 16, 17, 63, 65, 130, 600}) {
-    SequenceSpec s;
-    s.id = RequestId{specs.size()};
-    for (int i = 0; i < length; ++i) s.prompt.push_back(static_cast<TokenId>(rng() % static_cast<unsigned>(bench.spec.vocab_size)));
-    auto p = std::make_shared<SamplingParams>();
-    p->temperature = 0;
-    p->max_tokens = 3;
-    p->ignore_eos = true;
-    p->logprobs = 5;
-    p->prompt_logprobs = 3;
-    s.sampling = p;
-    specs.push_back(s);
-  }
+  const auto specs = test::scored_sequences(static_cast<std::int32_t>(bench.spec.vocab_size), {2, 15, 16, 17, 63, 65, 130, 600});
   Scheduler scheduler(o.scheduler);
   const auto run = test::run_all(*bench.runner, scheduler, specs, 1);
   double worst = 0;

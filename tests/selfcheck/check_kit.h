@@ -1,5 +1,9 @@
 // What the suites of faults share: a check of a bench, and what it found.
 #pragma once
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
 #include <string>
 
 #include "base/checked.h"
@@ -25,6 +29,31 @@ inline std::string failures(const selfcheck::Report& r) {
   for (const selfcheck::Verdict& v : r.verdicts)
     if (!v.passed) out += "  " + v.check + " | " + v.batch + " | " + v.row_class + " | " + v.where + " | " + v.cause + "\n";
   return out;
+}
+
+// What was checked, of the verdicts that passed or of those that did not.
+inline std::set<std::string> checks(const selfcheck::Report& r, bool passed) {
+  std::set<std::string> out;
+  for (const selfcheck::Verdict& v : r.verdicts)
+    if (v.passed == passed) out.insert(v.check);
+  return out;
+}
+
+// A kernel that computes something else, and the check that must find it.
+struct Mistake {
+  const char* name;
+  device::KernelId kernel;
+  void (*wrong)(const void* params, std::int64_t begin, std::int64_t end);
+  const char* check;
+};
+
+inline void expect_found(const Mistake& mistake, ModelBenchOptions o) {
+  o.kernels = all_cpu_kernels();
+  for (device::CpuKernel& k : o.kernels)
+    if (k.id == mistake.kernel) k.run = mistake.wrong;
+  const selfcheck::Report r = checked(o);
+  EXPECT_FALSE(r.passed()) << mistake.name;
+  EXPECT_THAT(checks(r, false), testing::Contains(mistake.check)) << mistake.name << ": " << r.failure();
 }
 
 }  // namespace quire::test
