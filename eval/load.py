@@ -34,8 +34,11 @@ def judge_stream(status: int, lines: list[str]) -> Answer:
     events = [line[6:] for line in lines if line.startswith("data: ")]
     if not events or events[-1] != "[DONE]":
         return Answer(CUT, status, text, "no [DONE]")
-    errors = [e for e in events[:-1] if "error" in json.loads(e)]
-    return Answer(ERROR, status, text, json.loads(errors[0])["error"]["message"]) if errors else Answer(WHOLE, status, text)
+    try:
+        errors = [body["error"]["message"] for body in map(json.loads, events[:-1]) if body.get("error") is not None]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return Answer(CUT, status, text, f"an event that is none: {type(error).__name__}: {error}")
+    return Answer(ERROR, status, text, errors[0]) if errors else Answer(WHOLE, status, text)
 
 
 class Connection(http.client.HTTPConnection):
@@ -85,6 +88,8 @@ def ask(port: int, path: str, body: dict | bytes, seconds: float = 120) -> Answe
         if response.headers.get_content_type() == "text/event-stream":
             return judge_stream(status, [line for line in lines_of(response) if line])
         return judge_json(status, response.read().decode())
+    except UnicodeDecodeError as error:
+        return Answer(CUT, status, "", f"no UTF-8: {error}")
     except (OSError, http.client.HTTPException) as error:
         timed_out = isinstance(error, TimeoutError)
         return Answer(CUT if begun or timed_out else NONE, status, "", f"{type(error).__name__}: {error}")

@@ -114,6 +114,8 @@ def judge(watch: Watch, clients: soak_clients.Clients, arguments: argparse.Names
     rows = [("canary", not watch.wrong and watch.canaries > 0, f"{watch.canaries} times the same answer, {watch.busy} times refused for load, slowest {watch.slowest:.2f} s; wrong: {watch.wrong[:3] or 'none'}"),
             ("health", set(watch.health) == {200}, f"{len(watch.health)} times asked: {sorted(set(watch.health))}"),
             ("memory", sanitized or growth <= limit, f"RSS {watch.samples[0][1]:.1f} MiB at the begin, {watch.samples[-1][1]:.1f} at the end, {growth:+.2f} over the second half (at most {limit:.0f}{', not judged under sanitizers' if sanitized else ''})")]
+    hanging = sum(thread.is_alive() for thread in clients.threads)
+    rows.append(("clients", not clients.ended_early and hanging == 0, f"{len(clients.threads)} to the end; ended early: {clients.ended_early or 'none'}; hanging {QUIET_SECONDS} s after it: {hanging}"))
     for kind in soak_clients.KINDS:
         counts = clients.counts[kind]
         rows.append((kind, not clients.wrong[kind] and sum(counts.values()) > 0, ", ".join(f"{n} {what}" for what, n in sorted(counts.items())) + (f"; wrong: {clients.wrong[kind][:3]}" if clients.wrong[kind] else "")))

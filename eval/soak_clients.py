@@ -144,7 +144,16 @@ class Clients:
         self.counts = {kind: collections.Counter() for kind in KINDS}
         self.wrong: dict[str, list[str]] = {kind: [] for kind in KINDS}
         self.lock = threading.Lock()
-        self.threads = [threading.Thread(target=self.loop, args=(kind, random.Random(f"{seed} {kind} {i}"))) for kind, (_, number) in KINDS.items() for i in range(number)]
+        self.ended_early: list[str] = []
+        self.threads = [threading.Thread(target=self.run, args=(kind, random.Random(f"{seed} {kind} {i}"))) for kind, (_, number) in KINDS.items() for i in range(number)]
+
+    def run(self, kind: str, rng: random.Random):
+        try:
+            self.loop(kind, rng)
+        finally:
+            if not self.over.is_set():
+                with self.lock:
+                    self.ended_early.append(kind)
 
     def loop(self, kind: str, rng: random.Random):
         act, _ = KINDS[kind]
@@ -154,6 +163,8 @@ class Clients:
             except (OSError, http.client.HTTPException) as error:
                 # Of the server's cutting off or of too many connections; a client that wants its answer (asks) never gets here.
                 what = f"ended by {type(error).__name__}"
+            except Exception as error:  # an answer that no client understands must not end the client unheard
+                what = f"wrong: {type(error).__name__}: {error}"
             with self.lock:
                 if what.startswith("wrong"):
                     self.wrong[kind].append(what)

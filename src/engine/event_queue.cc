@@ -4,6 +4,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <iterator>
 #include <utility>
@@ -36,8 +39,12 @@ std::vector<AddressedEvent> EventQueue::drain() {
 }
 
 bool EventQueue::wait(int timeout_ms) const {
-  pollfd p{wake_fd_, POLLIN, 0};
-  return ::poll(&p, 1, timeout_ms) == 1;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  for (auto left = std::chrono::milliseconds(timeout_ms);; left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now())) {
+    pollfd p{wake_fd_, POLLIN, 0};
+    const int ready = ::poll(&p, 1, static_cast<int>(std::max(left, std::chrono::milliseconds(0)).count()));
+    if (ready >= 0 || errno != EINTR) return ready == 1;  // a signal that another part of the process handles is no end of the wait
+  }
 }
 
 }  // namespace quire::engine

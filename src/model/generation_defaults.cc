@@ -7,7 +7,9 @@
 #include "base/log.h"
 #include "base/sampling_ranges.h"
 #include "base/text.h"
+#include "gguf/file.h"
 #include "model/generation_fields.h"
+#include "model/gguf_config.h"
 #include "model/json_fields.h"
 #include "model/token_ids.h"
 
@@ -72,7 +74,23 @@ GenerationFields read_generation_fields(const json::object& fields, std::int64_t
   return out;
 }
 
+namespace {
+
+Result<GenerationDefaults> defaults_of(const std::string& path, const json::object& fields, std::int64_t vocab_size) {
+  GenerationFields read = read_generation_fields(fields, vocab_size);
+  if (read.wrong.empty()) return std::move(read.defaults);
+  std::string message = path + ": ";
+  for (const std::string& text : read.wrong) message += text + "; ";
+  return Error{ErrorCode::kCorrupt, message + "correct the file, or pass over it with --generation-config vllm", {}};
+}
+
+}  // namespace
+
 Result<GenerationDefaults> read_generation_defaults(const std::string& model_dir, std::int64_t vocab_size) {
+  if (gguf::is_gguf_path(model_dir)) {
+    const auto file = gguf::File::open(model_dir);
+    return file.ok() ? defaults_of(model_dir, gguf_sampling(file.value()), vocab_size) : file.error();
+  }
   const std::string path = model_dir + "/generation_config.json";
   if (!file_exists(path)) return GenerationDefaults{};
   auto parsed = read_object(path, {.max_bytes = 16u << 20, .max_depth = 32});
@@ -82,11 +100,7 @@ Result<GenerationDefaults> read_generation_defaults(const std::string& model_dir
   for (const auto& [key, value] : fields)
     if (std::find(std::begin(kNames), std::end(kNames), std::string_view(key)) == std::end(kNames)) others.push_back(loggable(std::string_view(key), kLongestName));
   if (!others.empty()) QUIRE_LOG_INFO("generation_config.json: passed over, as vLLM does: {}", joined(others, ", "));
-  GenerationFields read = read_generation_fields(fields, vocab_size);
-  if (read.wrong.empty()) return std::move(read.defaults);
-  std::string message = path + ": ";
-  for (const std::string& text : read.wrong) message += text + "; ";
-  return Error{ErrorCode::kCorrupt, message + "correct the file, or pass over it with --generation-config vllm", {}};
+  return defaults_of(path, fields, vocab_size);
 }
 
 }  // namespace quire::model

@@ -54,7 +54,7 @@ constexpr std::array kQwenKeys = {GgufKey{"attention.sliding_window", Fate::kNeu
 
 constexpr std::array kGemma2Keys = {
     GgufKey{"attention.sliding_window", Fate::kWindow, "sliding_window"},
-    GgufKey{"attention.sliding_window_pattern", Fate::kField, "sliding_window_pattern"},
+    GgufKey{"attention.sliding_window_pattern", Fate::kLayerWindows, "sliding_window_pattern"},
     GgufKey{"attn_logit_softcapping", Fate::kField, "attn_logit_softcapping"},
     GgufKey{"final_logit_softcapping", Fate::kField, "final_logit_softcapping"},
     GgufKey{"rope.freq_base_swa", Fate::kNeutral, {}, "[10000]"},
@@ -62,7 +62,7 @@ constexpr std::array kGemma2Keys = {
 
 constexpr std::array kGemma3Keys = {
     GgufKey{"attention.sliding_window", Fate::kWindow, "sliding_window"},
-    GgufKey{"attention.sliding_window_pattern", Fate::kField, "sliding_window_pattern"},
+    GgufKey{"attention.sliding_window_pattern", Fate::kLayerWindows, "sliding_window_pattern"},
     GgufKey{"final_logit_softcapping", Fate::kField, "final_logit_softcapping"},
     GgufKey{"rope.freq_base_swa", Fate::kField, "rope_local_base_freq"},
 };

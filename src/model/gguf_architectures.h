@@ -12,6 +12,7 @@ enum class GgufKeyFate : std::uint8_t {
   kField,     // a number of config.json, under `field`
   kRequired,  // the same, and a file without it is refused
   kWindow,    // the same; 0 says that there is none
+  kLayerWindows,  // `field`, one number; or an array with a flag for each layer, which makes layer_types
   kHeadDim,   // must be the size of a head
   kRope,      // how rotary frequencies are scaled: several keys together make rope_scaling
   kNeutral,   // would change numerics: only the values of `neutral`, under which it does nothing, are accepted
@@ -66,10 +67,6 @@ struct GgufArchitecture {
 
 // Divisors of the rotary frequencies, [head_dim / 2]; Llama 3.1's scaling comes this way.
 inline constexpr std::string_view kGgufRopeFactors = "rope_freqs.weight";
-
-// Control tokens that end an answer in chat templates of the field, whether or not the metadata name their ids: many files of chat models name
-// only the end of a text, and would talk on after the end of their turn.
-inline constexpr std::string_view kGgufEndTokens[] = {"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|end|>", "<|endoftext|>", "<|end_of_text|>"};
 
 // docs/GGUF.md.
 [[nodiscard]] std::string gguf_markdown();

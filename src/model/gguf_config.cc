@@ -9,6 +9,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "base/json.h"
@@ -16,6 +17,7 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "gguf/blocks.h"
+#include "gguf/end_tokens.h"
 #include "model/checkpoint.h"
 #include "model/families.h"
 #include "model/gguf_architectures.h"
@@ -28,7 +30,6 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::int64_t kBlockFormats = 2;  // value of general.quantization_version
-constexpr std::int64_t kControlToken = 3;   // value of tokenizer.ggml.token_type
 
 json::string_view view(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -58,6 +59,7 @@ bool same_value(const json::value& a, const json::value& b) {
   return x && y ? *x == *y : a == b;
 }
 
+// For a few names; each search walks through the whole list.
 const gguf::Tensor* find_tensor(const gguf::File& file, std::string_view name) {
   const auto found = std::ranges::find(file.tensors(), name, &gguf::Tensor::name);
   return found == file.tensors().end() ? nullptr : &*found;
@@ -130,6 +132,7 @@ class ConfigWriter {
 
   void read_key(const GgufKey& row, const std::string& name, const gguf::Value& value) {
     if (row.fate == GgufKeyFate::kIgnorable || row.fate == GgufKeyFate::kRope) return;
+    if (const auto* flags = std::get_if<gguf::Integers>(&value); flags != nullptr && row.fate == GgufKeyFate::kLayerWindows) return read_layer_windows(name, value, *flags);
     const auto number = scalar(value);
     if (!number) {
       if (std::holds_alternative<gguf::Integers>(value)) return findings_.unsupported(name + " = " + gguf::value_text(value) + " is not implemented (one number for all layers)");
@@ -143,6 +146,13 @@ class ConfigWriter {
       out_[view(row.field)] = nullptr;
     else
       out_[view(row.field)] = *number;
+  }
+
+  void read_layer_windows(const std::string& name, const gguf::Value& value, const gguf::Integers& flags) {
+    if (!std::ranges::all_of(flags, [](std::int64_t n) { return n == 0 || n == 1; })) return findings_.unsupported(name + " = " + gguf::value_text(value) + " is not implemented (one number, or for each layer whether it has the window)");
+    json::array kinds;
+    for (const std::int64_t windowed : flags) kinds.emplace_back(windowed == 1 ? "sliding_attention" : "full_attention");
+    out_["layer_types"] = std::move(kinds);
   }
 
   // A window makes another architecture of some names.
@@ -200,26 +210,23 @@ class ConfigWriter {
     out_["rope_scaling"] = std::move(rope);
   }
 
-  template <class T>
-  const T* list_of(const char* key) const {
-    const gguf::Value* value = file_.metadata().find(key);
-    return value == nullptr ? nullptr : std::get_if<T>(value);
-  }
-
-  // End tokens: of a text, of a turn and of a message, as the metadata name them; then control tokens that are known to end answers.
+  // The number of tokens: of the list where the embedding has as many rows, whatever `vocab_size` says. End tokens: of a text, of a turn and of
+  // a message, as the metadata name them; then tokens that are known to end answers.
   void write_vocabulary() {
-    const auto* tokens = list_of<gguf::Strings>("tokenizer.ggml.tokens");
-    if (tokens != nullptr && !out_.contains("vocab_size")) out_["vocab_size"] = std::ssize(*tokens);
+    const gguf::Value* list = file_.metadata().find("tokenizer.ggml.tokens");
+    const auto* tokens = list == nullptr ? nullptr : std::get_if<gguf::Strings>(list);
+    const gguf::Tensor* embedding = find_tensor(file_, "token_embd.weight");
+    const bool agree = tokens != nullptr && embedding != nullptr && !embedding->shape.empty() && embedding->shape.front() == std::ssize(*tokens);
+    if (tokens != nullptr && (agree || !out_.contains("vocab_size"))) out_["vocab_size"] = std::ssize(*tokens);
     json::array ends;
     const auto add = [&](std::int64_t id) {
       if (std::ranges::find(ends, json::value(id)) == ends.end()) ends.emplace_back(id);
     };
     for (const char* key : {"eos", "eot", "eom"})
       if (const auto id = get<std::int64_t>("tokenizer.ggml." + std::string(key) + "_token_id")) add(*id);
-    const auto* types = list_of<gguf::Integers>("tokenizer.ggml.token_type");
-    if (tokens != nullptr && types != nullptr)
-      for (std::size_t i = 0; i < std::min(tokens->size(), types->size()); ++i)
-        if ((*types)[i] == kControlToken && std::ranges::find(kGgufEndTokens, (*tokens)[i]) != std::end(kGgufEndTokens)) add(static_cast<std::int64_t>(i));
+    if (tokens != nullptr)
+      for (const std::string_view text : gguf::kEndTokens)
+        if (const auto found = std::ranges::find(*tokens, text); found != tokens->end()) add(found - tokens->begin());
     if (!ends.empty()) out_["eos_token_id"] = ends.size() == 1 ? ends.front() : json::value(ends);
     if (const auto id = get<std::int64_t>("tokenizer.ggml.bos_token_id")) out_["bos_token_id"] = *id;
   }
@@ -287,7 +294,23 @@ Status read_rope_factors(const gguf::File& file, ModelSpec& spec) {
   return {};
 }
 
+constexpr std::string_view kSamplingSpace = "general.sampling.";
+constexpr std::pair<std::string_view, std::string_view> kSamplingKeys[] = {{"temp", "temperature"}, {"top_k", "top_k"}, {"top_p", "top_p"}, {"min_p", "min_p"}, {"penalty_repeat", "repetition_penalty"}};
+
 }  // namespace
+
+json::object gguf_sampling(const gguf::File& file) {
+  json::object out;
+  std::vector<std::string> others;
+  for (const auto& [key, value] : file.metadata().values()) {
+    if (!key.starts_with(kSamplingSpace)) continue;
+    const auto* row = std::ranges::find(kSamplingKeys, std::string_view(key).substr(kSamplingSpace.size()), &std::pair<std::string_view, std::string_view>::first);
+    if (row == std::end(kSamplingKeys)) others.push_back(loggable(key, 64));
+    else out[view(row->second)] = scalar(value).value_or(json::value(gguf::value_text(value)));
+  }
+  if (!others.empty()) QUIRE_LOG_INFO("{}: passed over: {}", file.name(), joined(others, ", "));
+  return out;
+}
 
 Result<std::string> gguf_config_json(const gguf::File& file) {
   const auto architecture = architecture_of(file);
@@ -310,9 +333,12 @@ Result<ModelSpec> gguf_model_spec(const gguf::File& file) {
   GgufFacts facts{.matrices = {}, .quantised = any_quantised(file)};
   for (const auto& [type, count] : matrix_types(file)) facts.matrices += (facts.matrices.empty() ? "" : ", ") + std::to_string(count) + " " + std::string(gguf::facts_of(type).name);
   spec->gguf = std::move(facts);
+  std::unordered_map<std::string_view, gguf::TensorType> coded;
+  for (const gguf::Tensor& tensor : file.tensors())
+    if (gguf::is_quantised(tensor.type)) coded.emplace(tensor.name, tensor.type);
   for (const ParameterSpec& p : parameters_of(spec.value())) {
-    const gguf::Tensor* tensor = find_tensor(file, gguf_tensor_name(*gguf_architecture_of(spec->architecture), p.name));
-    if (tensor != nullptr && p.shape.size() == 2 && gguf::is_quantised(tensor->type)) spec->gguf->blocks.emplace(p.name, tensor->type);
+    const auto found = coded.find(gguf_tensor_name(*gguf_architecture_of(spec->architecture), p.name));
+    if (found != coded.end() && p.shape.size() == 2) spec->gguf->blocks.emplace(p.name, found->second);
   }
   log_foreign_keys(file, std::get<std::string_view>(*file.metadata().find("general.architecture")));
   return spec;

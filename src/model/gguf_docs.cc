@@ -2,6 +2,7 @@
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
 
+#include "gguf/end_tokens.h"
 #include "gguf/types.h"
 #include "model/gguf_architectures.h"
 #include "model/json_fields.h"
@@ -27,10 +28,12 @@ Every command that takes a MODEL takes the path of a `.gguf` file: `serve`, `run
   no blocks the others become `--dtype` too, which start-up and `quire explain` say. `--gguf-weights dequantised` makes `--dtype` of all of them while loading, each number rounded once to float32 and once to that type.
   `--dtype auto` is float16 for such files (block scales are float16, so bfloat16 would lose more than the blocks did), and the type of the matrices for others, float32 where they differ.
   Vectors (norms, biases) must be F32, F16 or BF16.
-* **End tokens.** `tokenizer.ggml.eos_token_id`, `eot_token_id` and `eom_token_id`, as far as they are there, and the control tokens END_TOKENS of the vocabulary, which
-  files of chat models often leave unnamed. `ignore_eos` passes over all of them.
+* **End tokens.** `tokenizer.ggml.eos_token_id`, `eot_token_id` and `eom_token_id`, as far as they are there, and the tokens END_TOKENS of the
+  vocabulary, which files of chat models often leave unnamed or mark as ordinary: they are control tokens here, whatever the file says. `ignore_eos` passes over all of them.
 * **Tokenizer.** Models `gpt2` (byte-level BPE) and `llama` (SentencePiece); the kinds of `tokenizer.ggml.pre` are in `src/text/gguf_tokenizer.cc`. `--tokenizer` takes another file or a folder. `quire export-tokenizer`
   writes the folder that Hugging Face's libraries read.
+* **Sampling.** `general.sampling.temp`, `top_k`, `top_p`, `min_p` and `penalty_repeat` are the defaults of requests, as a folder's generation_config.json is, unless `--generation-config vllm` says otherwise. Others of
+  that namespace (`xtc_*`, `mirostat_*`, `penalty_last_n`, `sequence`) are passed over, which the log says.
 * **Flags.** `--load-format auto` and `gguf` say the same here; so does `--quantization gguf`. `--quantization fp8` quantises while loading, as it does for 16-bit folders.
 
 )";
@@ -49,6 +52,7 @@ std::string meaning(const GgufKey& key) {
     case GgufKeyFate::kField: return code(key.field);
     case GgufKeyFate::kRequired: return code(key.field) + ", required";
     case GgufKeyFate::kWindow: return code(key.field) + "; 0: none";
+    case GgufKeyFate::kLayerWindows: return code(key.field) + "; an array with a flag for each layer: `layer_types`";
     case GgufKeyFate::kHeadDim: return "must be the size of a head";
     case GgufKeyFate::kRope: return "`rope_scaling`: types none, linear and yarn";
     case GgufKeyFate::kNeutral: return "refused unless " + values_text(key.neutral);
@@ -86,7 +90,7 @@ std::string architecture_section(const GgufArchitecture& a) {
 
 std::string gguf_markdown() {
   std::string out(kHead), ends;
-  for (const std::string_view token : kGgufEndTokens) ends += (ends.empty() ? "" : ", ") + code(token);
+  for (const std::string_view token : gguf::kEndTokens) ends += (ends.empty() ? "" : ", ") + code(token);
   constexpr std::string_view kPlace = "END_TOKENS";
   out.replace(out.find(kPlace), kPlace.size(), ends);
   out += "## Element types\n| type | id | numbers in a block | bytes of a block |\n|---|---|---|---|\n";

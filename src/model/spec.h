@@ -98,7 +98,7 @@ struct GenerationDefaults {
 [[nodiscard]] Result<ModelSpec> read_model_spec(const std::string& model_dir);
 // The text of `model_dir`/config.json, or what a GGUF file's metadata say in its words.
 [[nodiscard]] Result<std::string> read_config_json(const std::string& model_dir);
-// `model_dir`/generation_config.json; a GGUF file has none. A value that a request could not hold, or an end token outside the vocabulary, is refused by name:
+// `model_dir`/generation_config.json, or a GGUF file's general.sampling keys. A value that a request could not hold, or an end token outside the vocabulary, is refused by name:
 // passed over, it would change answers without a word.
 [[nodiscard]] Result<GenerationDefaults> read_generation_defaults(const std::string& model_dir, std::int64_t vocab_size);
 

@@ -1,17 +1,16 @@
 // The page at /: a chat that streams, and what the engine does meanwhile. Talks to this server's own API and to nothing else; text from
 // models and errors reaches the document as text alone, never as markup.
 const $ = (id) => document.getElementById(id);
-const store = sessionStorage;
 const kept = ['system', 'temperature', 'max-tokens', 'seed', 'key'];
 
 const chat = { messages: load('messages', []), running: null };
 let serving = null;
 
 function load(name, otherwise) {
-  try { return JSON.parse(store.getItem('quire.' + name)) ?? otherwise; } catch { return otherwise; }
+  try { return JSON.parse(sessionStorage.getItem('quire.' + name)) ?? otherwise; } catch { return otherwise; }
 }
 function save(name, value) {
-  try { store.setItem('quire.' + name, JSON.stringify(value)); } catch { /* a full store only costs the memory of a reload */ }
+  try { sessionStorage.setItem('quire.' + name, JSON.stringify(value)); } catch { /* a full or forbidden store only costs the memory of a reload */ }
 }
 
 function headers(more = {}) {
@@ -153,14 +152,26 @@ async function answer() {
   }
   draw();
   item.classList.remove('running');
-  if (message.content === '' && message.note === 'failed') item.remove();
-  else {
+  if (message.content === '' && ['failed', 'stopped'].includes(message.note)) {
+    item.remove();
+    take_back(conversation);
+  } else {
     conversation.push(message);
     item.append(element('span', 'note', message.note));
   }
   save('messages', chat.messages);
   set_running(null);
   $('input').focus();
+}
+
+// A question without any answer goes back to where it was typed: two questions in a row are refused by the templates of many models.
+function take_back(conversation) {
+  const asked = conversation.pop();
+  if (conversation !== chat.messages) return;
+  $('messages').lastElementChild?.remove();
+  if ($('input').value !== '') return;
+  $('input').value = asked.content;
+  grow();
 }
 
 function send() {
@@ -239,8 +250,8 @@ function show_metrics(metrics) {
   $('waiting').value = sum(metrics, 'vllm:num_requests_waiting');
   $('blocks').value = total === 0 ? '–' : Math.round(usage * total) + ' of ' + total;
   if (last !== null) {
-    const rate = (current.tokens - last.tokens) / ((now - last.now) / 1000);
-    remember('rate', Math.max(0, rate));
+    const rate = Math.max(0, (current.tokens - last.tokens) / ((now - last.now) / 1000));  // counters of a server that began again are smaller
+    remember('rate', rate);
     $('rate').value = rate < 10 ? rate.toFixed(1) : Math.round(rate);
     const steps = current.steps - last.steps, timed = current.step_count - last.step_count;
     $('batch').value = steps > 0 ? ((current.step_tokens - last.step_tokens) / steps).toFixed(1) : '–';

@@ -20,6 +20,9 @@ namespace {
 
 namespace json = boost::json;
 
+// Bytes of a SentencePiece token, whose every cut is looked up. Those of the field have some dozens.
+constexpr std::size_t kLongestPiece = 1024;
+
 // Regular expressions by which byte-level BPE cuts text before merging, one after another; each piece is cut by the next.
 constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kDigit = R"(\p{N})";
@@ -176,8 +179,9 @@ class TokenizerBuilder {
 
   std::optional<std::int64_t> unknown_token() const {
     if (v_.unknown) return v_.unknown;
-    const auto found = std::ranges::find(*v_.types, static_cast<std::int64_t>(GgufTokenType::kUnknown));
-    return found == v_.types->end() ? std::nullopt : std::optional<std::int64_t>(found - v_.types->begin());
+    for (std::int64_t id = 0; id < std::ssize(*v_.tokens); ++id)
+      if (v_.type(id) == GgufTokenType::kUnknown) return id;
+    return std::nullopt;
   }
 
   // Every way to join two tokens into a third is a merge; the better the score of what comes out, the earlier. Of the ways to make one
@@ -194,6 +198,7 @@ class TokenizerBuilder {
       const double score = (*v_.scores)[id];
       if (!std::isfinite(score)) return wrong("tokenizer.ggml.scores: element " + std::to_string(id) + " is not finite");
       if (!normal(id)) continue;
+      if (text.size() > kLongestPiece) return wrong("tokenizer.ggml.tokens: element " + std::to_string(id) + " = " + shown_text(text.substr(0, 32)) + " has " + std::to_string(text.size()) + " bytes; " + std::to_string(kLongestPiece) + " are allowed");
       for (std::size_t cut = 1; cut < text.size(); ++cut) {
         const auto left = ids_.find(text.substr(0, cut)), right = ids_.find(text.substr(cut));
         if (left != ids_.end() && right != ids_.end() && normal(left->second) && normal(right->second)) merges.push_back({score, id, left->second, right->second});

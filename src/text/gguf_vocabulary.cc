@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "base/suggest.h"
+#include "gguf/end_tokens.h"
 
 namespace quire::text {
 namespace {
@@ -83,9 +85,10 @@ class VocabularyReader {
     QUIRE_RETURN_IF_ERROR(list("tokenizer.ggml.merges", out_.merges));
     if (out_.tokens == nullptr || out_.tokens->empty()) return wrong("tokenizer.ggml.tokens is missing or empty");
     const std::size_t size = out_.tokens->size();
-    if (out_.types == nullptr || out_.types->size() != size) return wrong("tokenizer.ggml.token_type must have " + std::to_string(size) + " elements, one for each token");
-    for (const std::int64_t type : *out_.types)
-      if (type < 1 || type > 6) return wrong("tokenizer.ggml.token_type holds " + std::to_string(type) + "; 1 to 6 are allowed");
+    if (out_.types != nullptr && out_.types->size() != size) return wrong("tokenizer.ggml.token_type must have " + std::to_string(size) + " elements, one for each token");
+    if (out_.types != nullptr)
+      for (const std::int64_t type : *out_.types)
+        if (type < 0 || type > 6) return wrong("tokenizer.ggml.token_type holds " + std::to_string(type) + "; 0 to 6 are allowed");
     if (out_.model == GgufTokenizerModel::kLlama && (out_.scores == nullptr || out_.scores->size() != size))
       return wrong("tokenizer.ggml.scores must have " + std::to_string(size) + " elements, one for each token");
     if (out_.model == GgufTokenizerModel::kGpt2 && out_.merges == nullptr) return wrong("tokenizer.ggml.merges is missing");
@@ -98,7 +101,14 @@ class VocabularyReader {
     const auto size = static_cast<std::int64_t>(out_.tokens->size());
     for (const auto& [key, id] : {std::pair("bos_token_id", &out_.bos), {"eos_token_id", &out_.eos}, {"unknown_token_id", &out_.unknown}, {"padding_token_id", &out_.padding}}) {
       QUIRE_RETURN_IF_ERROR(take(std::string("tokenizer.ggml.") + key, *id));
-      if (*id && (**id < 0 || **id >= size)) return wrong(std::string("tokenizer.ggml.") + key + " = " + std::to_string(**id) + " is no token: there are " + std::to_string(size));
+      if (!*id || (**id >= 0 && **id < size)) continue;
+      // Nobody pads here, and byte-level BPE has a token for everything.
+      if (id == &out_.padding || (id == &out_.unknown && out_.model == GgufTokenizerModel::kGpt2)) {
+        QUIRE_LOG_WARN("{}: tokenizer.ggml.{} = {} is no token: there are {}; it is passed over", file_.name(), key, **id, size);
+        id->reset();
+        continue;
+      }
+      return wrong(std::string("tokenizer.ggml.") + key + " = " + std::to_string(**id) + " is no token: there are " + std::to_string(size));
     }
     return {};
   }
@@ -121,6 +131,12 @@ class VocabularyReader {
 };
 
 }  // namespace
+
+GgufTokenType GgufVocabulary::type(std::int64_t id) const {
+  if (gguf::is_end_token(token(id))) return GgufTokenType::kControl;
+  const std::int64_t stated = types == nullptr ? 1 : (*types)[static_cast<std::size_t>(id)];
+  return stated == 0 ? GgufTokenType::kUnused : static_cast<GgufTokenType>(stated);
+}
 
 bool is_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {

@@ -20,7 +20,7 @@ struct GgufVocabulary {
   GgufTokenizerModel model = GgufTokenizerModel::kGpt2;
   std::string_view pre;                           // of kGpt2
   const gguf::Strings* tokens = nullptr;
-  const gguf::Integers* types = nullptr;          // GgufTokenType
+  const gguf::Integers* types = nullptr;          // GgufTokenType, and 0 for unused; nullptr: all are normal. type() reads it
   const gguf::Reals* scores = nullptr;            // of kLlama
   const gguf::Strings* merges = nullptr;          // of kGpt2: "left right", most important first
   std::optional<std::int64_t> bos, eos, unknown, padding;
@@ -28,7 +28,8 @@ struct GgufVocabulary {
   bool add_space_prefix = true;                   // of kLlama
 
   [[nodiscard]] std::string_view token(std::int64_t id) const { return (*tokens)[static_cast<std::size_t>(id)]; }
-  [[nodiscard]] GgufTokenType type(std::int64_t id) const { return static_cast<GgufTokenType>((*types)[static_cast<std::size_t>(id)]); }
+  // Tokens that end answers are control tokens, whatever the file says (gguf/end_tokens.h).
+  [[nodiscard]] GgufTokenType type(std::int64_t id) const;
 };
 
 [[nodiscard]] bool is_utf8(std::string_view text);

@@ -78,7 +78,7 @@ class Server {
     const Status submitted = generation.submit(mailbox_);
     if (!submitted.ok()) return check(api::error_reply(submitted.error()));
     for (std::size_t i = 0; i < kMaxDeliveries && !generation.finished(); ++i) {
-      QUIRE_CHECK(mailbox_.wait(kEventMilliseconds)) << "no event in time";
+      QUIRE_CHECK(mailbox_.wait(kEventMilliseconds)) << "no event in time: " << state_of_engine() << ", " << mailbox_.num_requests() << " requests in the mailbox";
       mailbox_.deliver();
       check_events(generation.take_events());
     }
@@ -104,6 +104,12 @@ class Server {
       QUIRE_CHECK(event == "[DONE]" || parse_json(event).ok()) << event.substr(0, 1000);
       events.remove_prefix(end + 2);
     }
+  }
+
+  std::string state_of_engine() const {
+    const engine::EngineStatus s = engine_->status();
+    return "state " + std::to_string(static_cast<int>(s.state)) + ", stage " + std::to_string(static_cast<int>(s.stage)) + " for " + std::to_string(s.stage_ms) + " ms, " + std::to_string(s.steps_done) + " steps, " +
+           std::to_string(s.num_running) + " running, " + std::to_string(s.num_waiting) + " waiting" + s.failure;
   }
 
   void check_idle() {

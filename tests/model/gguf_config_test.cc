@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "base/json.h"
+#include "gguf/end_tokens.h"
 #include "kit/gguf_model.h"
 #include "kit/temp_dir.h"
 #include "model/gguf_architectures.h"
@@ -142,7 +143,7 @@ TEST(GgufConfig, EndTokensAreAllThatTheFileNames) {
   EXPECT_EQ(spec->bos_token_id, 2);
 }
 
-// A control token whose text is known to end a turn ends it though no key names it; ordinary tokens of the same text do not.
+// A token whose text is known to end a turn ends it though no key names it, of whatever type the file says it is.
 TEST(GgufConfig, EndTokensAreThoseOfTheVocabularyToo) {
   const auto ends = [](const std::string& token, std::int32_t type, bool with_types = true) {
     GgufWriter w = small(0, {"tokens"});
@@ -152,13 +153,73 @@ TEST(GgufConfig, EndTokensAreThoseOfTheVocabularyToo) {
     EXPECT_TRUE(spec.ok()) << spec.error().message;
     return spec->eos_token_ids;
   };
-  for (const std::string_view token : kGgufEndTokens) {
-    EXPECT_THAT(ends(std::string(token), 3), ElementsAre(3, 1)) << token;
-    EXPECT_THAT(ends(std::string(token), 1), ElementsAre(3)) << token;
-    EXPECT_THAT(ends(std::string(token), 4), ElementsAre(3)) << token;
-    EXPECT_THAT(ends(std::string(token), 3, false), ElementsAre(3)) << token;
+  for (const std::string_view token : gguf::kEndTokens) {
+    for (const std::int32_t type : {1, 3, 4}) EXPECT_THAT(ends(std::string(token), type), ElementsAre(3, 1)) << token;
+    EXPECT_THAT(ends(std::string(token), 3, false), ElementsAre(3, 1)) << token;
   }
   EXPECT_THAT(ends("<|im_start|>", 3), ElementsAre(3));
+}
+
+// Each word is looked for once, however many tokens repeat it (which the tokenizer refuses later).
+TEST(GgufConfig, ManyEndTokensTakeNoLonger) {
+  GgufWriter w = small(0, {"tokens"});
+  const std::size_t many = 1u << 20;
+  w.texts("tokenizer.ggml.tokens", std::vector<std::string>(many, "<|im_end|>")).i32s("tokenizer.ggml.token_type", std::vector<std::int32_t>(many, 3));
+  const auto spec = spec_of(w.file());
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_THAT(spec->eos_token_ids, ElementsAre(0));
+}
+
+TEST(GgufConfig, SamplingDefaultsComeFromTheFile) {
+  const auto defaults = [](const Change& change) {
+    GgufWriter w = small();
+    change(w);
+    TempDir dir;
+    return read_generation_defaults(dir.write("m.gguf", w.file()), 4);
+  };
+  const auto none = defaults([](GgufWriter&) {}).value();
+  EXPECT_FALSE(none.temperature || none.top_p || none.min_p || none.repetition_penalty || none.top_k);
+  const auto all = defaults([](GgufWriter& w) {
+    w.f32("general.sampling.temp", 0.7f).u32("general.sampling.top_k", 20).f32("general.sampling.top_p", 0.8f).f32("general.sampling.min_p", 0.05f).f32("general.sampling.penalty_repeat", 1.05f).u32("general.sampling.mirostat", 0);
+  });
+  ASSERT_TRUE(all.ok()) << all.error().message;
+  EXPECT_EQ(all->temperature, 0.7);  // the decimal that the file's maker wrote, not the float nearest to it
+  EXPECT_EQ(all->top_k, 20);
+  EXPECT_EQ(all->top_p, 0.8);
+  EXPECT_EQ(all->min_p, 0.05);
+  EXPECT_EQ(all->repetition_penalty, 1.05);
+  EXPECT_THAT(defaults([](GgufWriter& w) { w.f32("general.sampling.temp", -1); }).error().message, AllOf(HasSubstr("m.gguf: temperature = -1"), HasSubstr("--generation-config vllm")));
+  EXPECT_THAT(defaults([](GgufWriter& w) { w.text("general.sampling.top_p", "x"); }).error().message, HasSubstr("top_p = "));
+}
+
+// The list of tokens and the rows of the embedding say how many there are; a key that says otherwise sizes nothing.
+TEST(GgufConfig, TokensAreCountedInTheFile) {
+  const auto vocab_size = [](const Change& change) { return spec_with(change).value().vocab_size; };
+  EXPECT_EQ(vocab_size([](GgufWriter&) {}), 4);
+  EXPECT_EQ(vocab_size([](GgufWriter& w) { w.u32("llama.vocab_size", 4); }), 4);
+  EXPECT_EQ(vocab_size([](GgufWriter& w) { w.u32("llama.vocab_size", 3); }), 4);
+}
+
+// Which layers have the window: a period, or a flag for each of them. One number repeated is no period.
+TEST(GgufConfig, WindowsByPeriodOrByLayer) {
+  const auto layers = [](const std::function<void(GgufWriter&)>& change) {
+    GgufWriter w;
+    w.text("general.architecture", "gemma3").f32("gemma3.attention.layer_norm_rms_epsilon", 1e-6f).u32("gemma3.attention.sliding_window", 16).texts("tokenizer.ggml.tokens", {"a", "b", "c", "d"});
+    for (const auto& [key, value] : {std::pair("block_count", 4), {"context_length", 64}, {"embedding_length", 8}, {"feed_forward_length", 12}, {"attention.head_count", 2}}) w.u32("gemma3." + std::string(key), static_cast<std::uint32_t>(value));
+    change(w);
+    const auto spec = spec_of(w.file());
+    if (!spec.ok()) return spec.error().message;
+    std::string out;
+    for (int i = 0; i < 4; ++i) out += spec->masks.empty() || spec->masks[static_cast<std::size_t>(i)].window == 0 ? 'g' : 's';
+    return out;
+  };
+  const std::string key = "gemma3.attention.sliding_window_pattern";
+  EXPECT_EQ(layers([](GgufWriter&) {}), "ssss");
+  EXPECT_EQ(layers([&](GgufWriter& w) { w.u32(key, 2); }), "sgsg");
+  EXPECT_EQ(layers([&](GgufWriter& w) { w.i32s(key, {1, 1, 1, 1}); }), "ssss");
+  EXPECT_EQ(layers([&](GgufWriter& w) { w.i32s(key, {0, 0, 1, 0}); }), "ggsg");
+  EXPECT_THAT(layers([&](GgufWriter& w) { w.i32s(key, {2, 2, 2, 2}); }), HasSubstr("sliding_window_pattern"));
+  EXPECT_THAT(layers([&](GgufWriter& w) { w.i32s(key, {1, 0}); }), HasSubstr("must list a kind for each of the 4 layers"));
 }
 
 TEST(GgufConfig, RotaryScaling) {

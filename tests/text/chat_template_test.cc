@@ -85,6 +85,15 @@ TEST(ChatTemplate, RunningTemplatesAreBounded) {
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 60.0 * quire::test::kSlowdown);
 }
 
+// Text that a template makes out of nothing would be tokenised too, which takes far more memory than the text. A long chat may be long.
+TEST(ChatTemplate, OutputFollowsFromWhatIsGiven) {
+  const std::string repeats = "{% for i in range(1100) %}{{ 'x' * 1000 }}{% endfor %}", six_times = "{% for i in range(6) %}{{ messages[0].content }}{% endfor %}";
+  EXPECT_NE(render(repeats, user("x")).find("larger than the 104"), std::string::npos) << "1 MiB, and eight times some 30 bytes";
+  EXPECT_EQ(render(repeats, user(std::string(100'000, 'a'))).size(), 1'100'000u);
+  EXPECT_EQ(render(six_times, user(std::string(1'000'000, 'a'))).size(), 6'000'000u);
+  EXPECT_NE(render(six_times, user(std::string(4'000'000, 'a'))).find("larger than the 16777216"), std::string::npos);
+}
+
 TEST(ChatTemplate, RaiseExceptionSpeaksInItsOwnWords) {
   const auto rendered = load_template("gsm_tiny", "{% macro m() %}{{ raise_exception('No role ' + messages[0].role) }}{% endmacro %}{{ m() }}")->render(user("x"), AddSpecialTokens::kNo);
   ASSERT_FALSE(rendered.ok());

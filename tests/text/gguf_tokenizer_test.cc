@@ -229,6 +229,59 @@ TEST(GgufTokenizer, WrongFieldsAreRefusedByKey) {
   EXPECT_THAT(error_of(merges), HasSubstr("\"ab\", which is no pair"));
 }
 
+// What other readers of such files pass over is no reason to refuse one: a padding token that is none, types that are left out or undefined.
+TEST(GgufTokenizer, FieldsWithoutEffectMayBeWrong) {
+  const std::vector<TokenId> ids = {6, 1, 0};
+  for (const char* key : {"tokenizer.ggml.padding_token_id", "tokenizer.ggml.unknown_token_id"}) {
+    GgufWriter w = byte_level("gpt-2");
+    w.u32(key, 60000);
+    const auto tokenizer = load(w);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+    EXPECT_EQ(encoded(*tokenizer.value(), "abcba"), ids);
+  }
+  const std::vector<std::string> tokens = {"a", "b", "c", "ab"};
+  for (const bool stated : {false, true}) {
+    GgufWriter w;
+    w.text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", "gpt-2").texts("tokenizer.ggml.tokens", tokens).texts("tokenizer.ggml.merges", {"a b"});
+    if (stated) w.i32s("tokenizer.ggml.token_type", {1, 1, 0, 1});
+    const auto tokenizer = load(w);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+    EXPECT_THAT(encoded(*tokenizer.value(), "abb"), ElementsAre(3, 1));
+  }
+}
+
+// Files mistype them; as ordinary text they would neither be found in a rendered chat nor kept out of what a user writes.
+TEST(GgufTokenizer, TokensThatEndAnswersAreControlTokens) {
+  for (const std::int32_t type : {kNormal, kControl, kUser}) {
+    Vocabulary v;
+    for (const char* token : {"<", "e", "n", "d", "_", "o", "f", "t", "u", "r", ">"}) v.add(token);
+    v.add("<end_of_turn>", type);
+    GgufWriter w;
+    w.text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", "gpt-2").texts("tokenizer.ggml.merges", {});
+    v.write(w);
+    const auto tokenizer = load(w);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+    EXPECT_TRUE(tokenizer.value()->is_special(11));
+    EXPECT_THAT(encoded(*tokenizer.value(), "n<end_of_turn>"), ElementsAre(2, 11));
+    EXPECT_THAT(encoded(*tokenizer.value(), "<end_of_turn>", AddSpecialTokens::kNo, SpecialText::kOrdinary), testing::SizeIs(13));
+  }
+}
+
+// Each cut of a piece is looked up: a long one would take the time of its length squared.
+TEST(GgufTokenizer, LongSentencePiecesAreRefused) {
+  const auto with_piece = [](std::size_t bytes) {
+    Vocabulary v;
+    v.add("<unk>", kUnknown);
+    v.add(std::string(bytes, 'a'));
+    GgufWriter w;
+    w.text("tokenizer.ggml.model", "llama").boolean("tokenizer.ggml.add_bos_token", false);
+    v.write(w);
+    return error_of(w);
+  };
+  EXPECT_EQ(with_piece(1024), "accepted");
+  for (const std::size_t bytes : {std::size_t{1025}, std::size_t{1} << 23}) EXPECT_THAT(with_piece(bytes), AllOf(HasSubstr("tokenizer.ggml.tokens: element 1"), HasSubstr(std::to_string(bytes) + " bytes; 1024 are allowed")));
+}
+
 // JSON holds nothing else.
 TEST(GgufTokenizer, TextThatIsNotUtf8IsRefused) {
   for (const char* bad : {"\x80", "a\xff", "\xc0\x80", "\xe2\x96", "\xe0\x80\x80", "\xed\xa0\x80", "\xf0\x80\x80\x80", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80"}) {

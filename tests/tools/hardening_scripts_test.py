@@ -4,7 +4,9 @@ import pathlib
 import random
 import sys
 import tempfile
+import threading
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "eval"), str(ROOT / "tools")]
@@ -24,7 +26,7 @@ class Answers(unittest.TestCase):
     def test_streams(self):
         done = "data: [DONE]"
         for lines, wanted in (([done], load.WHOLE), (['data: {"choices":[]}', done], load.WHOLE), (["data: " + ERROR, done], load.ERROR), (['data: {"choices":[]}'], load.CUT), ([], load.CUT),
-                              ([": keep-alive", done], load.WHOLE), ([done, 'data: {"choices":[]}'], load.CUT)):
+                              (["data: {", done], load.CUT), (["data: 5", done], load.CUT), (["data: []", done], load.CUT), (['data: {"error":"x"}', done], load.CUT), (['data: {"error":{}}', done], load.CUT), ([": keep-alive", done], load.WHOLE), ([done, 'data: {"choices":[]}'], load.CUT)):
             self.assertEqual(load.judge_stream(200, lines).outcome, wanted, lines)
         self.assertEqual(load.judge_stream(200, ["data: " + ERROR, done]).detail, "why")
 
@@ -49,6 +51,7 @@ class Soak(unittest.TestCase):
         class Clients:
             counts = {kind: {"whole": 1} for kind in soak_clients.KINDS}
             wrong = {kind: [] for kind in soak_clients.KINDS}
+            threads, ended_early = [], []
 
         class Arguments:
             minutes, preset = 10, "release"
@@ -58,12 +61,30 @@ class Soak(unittest.TestCase):
         self.assertEqual(failing(), [])
         Watch.samples = [(float(t), 50.0 + 0.1 * t) for t in range(100)]
         self.assertEqual(failing(), ["memory"])
+        Clients.ended_early = ["asks"]
+        self.assertEqual(failing(), ["memory", "clients"])
+        Clients.ended_early = []
         Arguments.preset = "asan"
         self.assertEqual(failing(), [])
         Watch.wrong, Watch.health, Clients.wrong = ["canary: x"], [200, 503], {**Clients.wrong, "asks": ["wrong: cut"]}
         self.assertEqual(failing(), ["canary", "health", "asks"])
         Watch.canaries, Watch.wrong, Watch.health, Clients.counts = 0, [], [], {kind: {} for kind in soak_clients.KINDS}
         self.assertEqual(failing(), ["canary", "health", *soak_clients.KINDS])
+
+    def test_a_client_that_cannot_go_on_is_told(self):
+        over = threading.Event()
+        clients = soak_clients.Clients(0, 1, over)
+
+        def act(_port, _rng):
+            over.set()
+            raise ValueError("no number")
+        with unittest.mock.patch.dict(soak_clients.KINDS, {"asks": (act, 1)}):
+            clients.loop("asks", random.Random(1))
+        self.assertEqual(clients.wrong["asks"], ["wrong: ValueError: no number"])
+        over.clear()
+        with unittest.mock.patch.object(clients, "loop", lambda kind, rng: None):
+            clients.run("asks", random.Random(1))
+        self.assertEqual(clients.ended_early, ["asks"])
 
     def test_requests_are_of_every_kind_and_repeat(self):
         made = [soak_clients.request(random.Random(i), 60) for i in range(400)]

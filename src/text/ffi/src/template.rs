@@ -12,7 +12,11 @@ use std::io;
 use std::sync::Arc;
 
 const MAX_SOURCE_BYTES: usize = 4 << 20;
+// What a chat may become: so many bytes, and no more than a template's own text and each message several times over. Marks of control
+// tokens lengthen messages, so a rendering with marks has the first bound alone, behind one that kept both.
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
+const OWN_OUTPUT_BYTES: usize = 1 << 20;
+const OUTPUT_BYTES_PER_INPUT_BYTE: usize = 8;
 const NAME: &str = "chat_template";
 pub struct ChatTemplate {
     env: Environment<'static>,
@@ -51,7 +55,7 @@ impl ChatTemplate {
             kwargs: json!({}),
         };
         let _scope = RenderingScope::enter(0, Marks::default());
-        self.run(&chat, true)
+        self.run(&chat, true, OWN_OUTPUT_BYTES)
     }
 
     /// Whether the template looks up a variable that it does not set itself. minijinja takes `set x = x | default([])` for a
@@ -122,7 +126,8 @@ impl ChatTemplate {
             marks = mark(&self.finder, strength, &mut [messages, tools, documents, kwargs], &others)?;
         }
         let scope = RenderingScope::enter(input.now_unix, marks.clone());
-        let result = self.run(owned.as_ref().unwrap_or(chat), input.add_generation_prompt);
+        let limit = if strength.is_some() { MAX_OUTPUT_BYTES } else { output_limit(input) };
+        let result = self.run(owned.as_ref().unwrap_or(chat), input.add_generation_prompt, limit);
         drop(scope);
         let mut marked = result.map_err(|e| render_fault(&e))?;
         if let Some(continued) = continued {
@@ -140,7 +145,7 @@ impl ChatTemplate {
         core.encode(&rendered.text, if input.add_special_tokens { tokenizer::ADD_SPECIAL } else { 0 })
     }
 
-    fn run(&self, chat: &Chat, add_generation_prompt: bool) -> Result<String, RunError> {
+    fn run(&self, chat: &Chat, add_generation_prompt: bool, limit: usize) -> Result<String, RunError> {
         let mut context = self.variables.clone();
         for (key, value) in chat.kwargs.as_object().into_iter().flatten() {
             context.insert(key.clone(), value.clone());
@@ -150,11 +155,11 @@ impl ChatTemplate {
         context.insert("documents".into(), chat.documents.clone());
         context.insert("add_generation_prompt".into(), add_generation_prompt.into());
         let template = self.env.get_template(NAME).map_err(RunError::Template)?;
-        let mut out = Limited { bytes: Vec::new(), full: false };
+        let mut out = Limited { bytes: Vec::new(), limit, full: false };
         let result = template.render_captured_to(minijinja::Value::from_serialize(&context), &mut out);
         let failed = result.err();
         if out.full {
-            return Err(RunError::OutputTooLarge);
+            return Err(RunError::OutputTooLarge(limit));
         }
         if let Some(error) = failed {
             return Err(RunError::Template(error));
@@ -250,14 +255,19 @@ fn describe(error: &minijinja::Error) -> String {
 
 enum RunError {
     Template(minijinja::Error),
-    OutputTooLarge,
+    OutputTooLarge(usize),
+}
+
+fn output_limit(input: &Input) -> usize {
+    let given = input.messages.len() + input.tools.len() + input.documents.len() + input.kwargs.len();
+    MAX_OUTPUT_BYTES.min(OWN_OUTPUT_BYTES + OUTPUT_BYTES_PER_INPUT_BYTE * given)
 }
 
 fn render_fault(error: &RunError) -> Fault {
     let error = match error {
         RunError::Template(error) => error,
-        RunError::OutputTooLarge => {
-            return Fault { code: TOO_LARGE, message: format!("the rendered chat is larger than {MAX_OUTPUT_BYTES} bytes") }
+        RunError::OutputTooLarge(limit) => {
+            return Fault { code: TOO_LARGE, message: format!("the rendered chat is larger than the {limit} bytes that a chat of this size may become") }
         }
     };
     if error.kind() == ErrorKind::OutOfFuel {
@@ -271,12 +281,13 @@ fn render_fault(error: &RunError) -> Fault {
 
 struct Limited {
     bytes: Vec<u8>,
+    limit: usize,
     full: bool,
 }
 
 impl io::Write for Limited {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        if self.bytes.len() + piece.len() > MAX_OUTPUT_BYTES {
+        if self.bytes.len() + piece.len() > self.limit {
             self.full = true;
             return Err(io::Error::other("output limit"));
         }
