@@ -42,8 +42,8 @@ def conversations(text: str) -> list[list[dict]]:
 
 
 def string_differences(ours: Server, theirs: LlamaCppServer) -> dict:
-    """Ids with the text of special tokens read as tokens on both sides; chats as text, since there a special token's text in a message stays
-    text here (docs/CONTRACTS.md) and becomes the token in llama.cpp."""
+    """Ids with the text of special tokens read as tokens on both sides. Chats as ids, or as text: a special token's text in a message stays
+    text here (docs/CONTRACTS.md) and becomes the token in llama.cpp, and bytes that no token stands for are in no ids."""
     strings = [entry[0] for entry in json.loads(STRINGS.read_text())["texts"]]
     ids, chats, count = [], [], 0
     for text in strings:
@@ -53,8 +53,9 @@ def string_differences(ours: Server, theirs: LlamaCppServer) -> dict:
         for messages in conversations(text):
             count += 1
             tokens = ours.post("/tokenize", {"model": ours.name, "messages": messages, "add_generation_prompt": True})["tokens"]
-            rendered = ours.post("/detokenize", {"model": ours.name, "tokens": tokens})["prompt"]
-            if rendered != theirs.post("/apply-template", {"messages": messages})["prompt"]:
+            rendered = theirs.post("/apply-template", {"messages": messages})["prompt"]
+            if tokens != theirs.post("/tokenize", {"content": rendered, "add_special": False, "parse_special": True})["tokens"] and \
+                    rendered != ours.post("/detokenize", {"model": ours.name, "tokens": tokens})["prompt"]:
                 chats.append(messages)
     return {"strings": len(strings), "different_ids": ids, "conversations": count, "different_chats": chats}
 

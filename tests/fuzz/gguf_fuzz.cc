@@ -7,6 +7,7 @@
 #include "fuzz/target.h"
 #include "gguf/blocks.h"
 #include "gguf/file.h"
+#include "model/generation_fields.h"
 #include "model/gguf_config.h"
 #include "model/gguf_weights.h"
 #include "model/kept_blocks.h"
@@ -58,6 +59,7 @@ void fuzz_gguf(Input input) {
   check_json(text::gguf_tokenizer_json(file.value()));
   check_json(text::gguf_tokenizer_config_json(file.value()));
   check_json(model::gguf_config_json(file.value()));
+  for (const std::string& wrong : model::read_generation_fields(model::gguf_sampling(file.value()), 1 << 20).wrong) QUIRE_CHECK(!wrong.empty());
   check_model(file.value());
 }
 

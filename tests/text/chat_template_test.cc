@@ -94,6 +94,17 @@ TEST(ChatTemplate, OutputFollowsFromWhatIsGiven) {
   EXPECT_NE(render(six_times, user(std::string(4'000'000, 'a'))).find("larger than the 16777216"), std::string::npos);
 }
 
+// Each of these would take gigabytes: in one call, in one expression, and by doubling.
+TEST(ChatTemplate, MemoryOfTemplatesIsBounded) {
+  for (const char* source : {"{{ 'x' | indent(1000000000) }}", "{{ '%1000000000d' | format(1) }}", "{{ ('x' * 100000) | replace('x', 'y' * 100000) }}", "{{ ('x' * 100000).replace('', 'y' * 100000) }}", "{{ [1] | batch(1000000000, 'x') | list }}",
+                             "{{ range(100000) | join('x' * 100000) }}", "{{ ['x' * 100000] * 1000000 }}", "{% set ns = namespace(s='x' * 1000) %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s }}",
+                             "{% macro f(s) %}{{ f(s ~ s) }}{% endmacro %}{{ f('x' * 1000000) }}"})
+    EXPECT_NE(render(source, user("x")).find("more than the 1342"), std::string::npos) << source << ": " << render(source, user("x")).substr(0, 200);
+  EXPECT_EQ(render("{{ messages[0].content }}", user("y")), "y") << "the bound ends with the rendering";
+  const std::string doubled = "{% set ns = namespace(s=messages[0].content) %}{% for i in range(2) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s }}";
+  EXPECT_EQ(render(doubled, user(std::string(2'000'000, 'a'))).size(), 8'000'000u);
+}
+
 TEST(ChatTemplate, RaiseExceptionSpeaksInItsOwnWords) {
   const auto rendered = load_template("gsm_tiny", "{% macro m() %}{{ raise_exception('No role ' + messages[0].role) }}{% endmacro %}{{ m() }}")->render(user("x"), AddSpecialTokens::kNo);
   ASSERT_FALSE(rendered.ok());

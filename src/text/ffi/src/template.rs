@@ -1,4 +1,5 @@
 //! A compiled chat template and its rendering: messages in, text and token ids out.
+use crate::budget;
 use crate::border::{fault, give, guard, take_back, Bytes, Fault, Ids, Outcome, Slice, CORRUPT, INVALID, TOO_LARGE};
 use crate::chat_input::{read_chat, Chat, Input};
 use crate::control::{mark, random_private_text, Finder, Marks, Strength};
@@ -17,6 +18,9 @@ const MAX_SOURCE_BYTES: usize = 4 << 20;
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
 const OWN_OUTPUT_BYTES: usize = 1 << 20;
 const OUTPUT_BYTES_PER_INPUT_BYTE: usize = 8;
+/// What a rendering may hold at a time: variables, intermediate strings and the output. A byte of JSON becomes some dozens in small values.
+const OWN_MEMORY_BYTES: usize = 128 << 20;
+const MEMORY_BYTES_PER_INPUT_BYTE: usize = 64;
 const NAME: &str = "chat_template";
 pub struct ChatTemplate {
     env: Environment<'static>,
@@ -55,7 +59,7 @@ impl ChatTemplate {
             kwargs: json!({}),
         };
         let _scope = RenderingScope::enter(0, Marks::default());
-        self.run(&chat, true, OWN_OUTPUT_BYTES)
+        self.run(&chat, true, &Bounds::of(0))
     }
 
     /// Whether the template looks up a variable that it does not set itself. minijinja takes `set x = x | default([])` for a
@@ -126,8 +130,11 @@ impl ChatTemplate {
             marks = mark(&self.finder, strength, &mut [messages, tools, documents, kwargs], &others)?;
         }
         let scope = RenderingScope::enter(input.now_unix, marks.clone());
-        let limit = if strength.is_some() { MAX_OUTPUT_BYTES } else { output_limit(input) };
-        let result = self.run(owned.as_ref().unwrap_or(chat), input.add_generation_prompt, limit);
+        let mut bounds = Bounds::of(input.messages.len() + input.tools.len() + input.documents.len() + input.kwargs.len());
+        if strength.is_some() {
+            bounds.output = MAX_OUTPUT_BYTES;
+        }
+        let result = self.run(owned.as_ref().unwrap_or(chat), input.add_generation_prompt, &bounds);
         drop(scope);
         let mut marked = result.map_err(|e| render_fault(&e))?;
         if let Some(continued) = continued {
@@ -145,7 +152,7 @@ impl ChatTemplate {
         core.encode(&rendered.text, if input.add_special_tokens { tokenizer::ADD_SPECIAL } else { 0 })
     }
 
-    fn run(&self, chat: &Chat, add_generation_prompt: bool, limit: usize) -> Result<String, RunError> {
+    fn run(&self, chat: &Chat, add_generation_prompt: bool, bounds: &Bounds) -> Result<String, RunError> {
         let mut context = self.variables.clone();
         for (key, value) in chat.kwargs.as_object().into_iter().flatten() {
             context.insert(key.clone(), value.clone());
@@ -155,11 +162,11 @@ impl ChatTemplate {
         context.insert("documents".into(), chat.documents.clone());
         context.insert("add_generation_prompt".into(), add_generation_prompt.into());
         let template = self.env.get_template(NAME).map_err(RunError::Template)?;
-        let mut out = Limited { bytes: Vec::new(), limit, full: false };
-        let result = template.render_captured_to(minijinja::Value::from_serialize(&context), &mut out);
-        let failed = result.err();
+        let mut out = Limited { bytes: Vec::new(), limit: bounds.output, full: false };
+        let result = budget::within(bounds.memory, || template.render_captured_to(minijinja::Value::from_serialize(&context), &mut out).err());
+        let Ok(failed) = result else { return Err(RunError::OutOfMemory(bounds.memory)) };
         if out.full {
-            return Err(RunError::OutputTooLarge(limit));
+            return Err(RunError::OutputTooLarge(bounds.output));
         }
         if let Some(error) = failed {
             return Err(RunError::Template(error));
@@ -256,16 +263,28 @@ fn describe(error: &minijinja::Error) -> String {
 enum RunError {
     Template(minijinja::Error),
     OutputTooLarge(usize),
+    OutOfMemory(usize),
 }
 
-fn output_limit(input: &Input) -> usize {
-    let given = input.messages.len() + input.tools.len() + input.documents.len() + input.kwargs.len();
-    MAX_OUTPUT_BYTES.min(OWN_OUTPUT_BYTES + OUTPUT_BYTES_PER_INPUT_BYTE * given)
+/// What one rendering may take, in bytes.
+struct Bounds {
+    output: usize,
+    memory: usize,
+}
+
+impl Bounds {
+    fn of(given: usize) -> Self {
+        Bounds {
+            output: MAX_OUTPUT_BYTES.min(OWN_OUTPUT_BYTES + OUTPUT_BYTES_PER_INPUT_BYTE * given),
+            memory: OWN_MEMORY_BYTES + MEMORY_BYTES_PER_INPUT_BYTE * given,
+        }
+    }
 }
 
 fn render_fault(error: &RunError) -> Fault {
     let error = match error {
         RunError::Template(error) => error,
+        RunError::OutOfMemory(limit) => return Fault { code: TOO_LARGE, message: format!("the chat template takes more than the {limit} bytes of memory that a chat of this size may take") },
         RunError::OutputTooLarge(limit) => {
             return Fault { code: TOO_LARGE, message: format!("the rendered chat is larger than the {limit} bytes that a chat of this size may become") }
         }
