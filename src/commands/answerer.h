@@ -25,6 +25,6 @@ class Answerer {
 [[nodiscard]] std::unique_ptr<Answerer> make_local_answerer(const Prepared& prepared, const LoadedModel& loaded);
 
 // `model` "": the server's first.
-[[nodiscard]] Result<std::unique_ptr<Answerer>> make_remote_answerer(const http::Target& target, const std::string& api_key, const std::string& model);
+[[nodiscard]] Result<std::unique_ptr<Answerer>> make_remote_answerer(const http::Target& target, const std::string& api_key, const std::string& model, const http::ClientLimits& limits);
 
 }  // namespace quire::commands

@@ -164,7 +164,7 @@ int bench_attention(const config::BenchAttentionCommand& command) {
   if (!request.ok()) return report_error(kCommand, request.error());
   const auto plot = command.options.given_text("plot");
   if (plot) {  // before anything is measured
-    if (const Status writable = write_plot(*plot, ""); !writable.ok()) return report_error(kCommand, writable.error());
+    if (const Status writable = check_plot(*plot); !writable.ok()) return report_error(kCommand, writable.error());
   }
   auto device = open_bench_device(command.options, environment.value());
   if (!device.ok()) return report_error(kCommand, device.error());

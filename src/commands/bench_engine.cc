@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <chrono>
-#include <cmath>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "base/log.h"
 #include "commands/bench_serve.h"
 #include "commands/console.h"
+#include "commands/event_wait.h"
 #include "commands/progress.h"
 #include "commands/startup.h"
 
@@ -20,8 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kEventWaitMs = 1000;
-constexpr std::chrono::minutes kEventPatience(10);  // without any event
+constexpr std::chrono::milliseconds kEventWait(1000);
 
 double seconds_since(Clock::time_point from) { return std::chrono::duration<double>(Clock::now() - from).count(); }
 
@@ -32,15 +31,12 @@ class WorkRun {
 
   Result<double> run() {
     const auto from = Clock::now();
-    auto heard = from;
+    EventWait wait(engine_, *events_);
     while (ended_ < work_.prompts.size()) {
       QUIRE_RETURN_IF_ERROR(submit());
-      if (!events_->wait(kEventWaitMs)) {
-        if (Clock::now() - heard > kEventPatience) return Error{ErrorCode::kInternal, "no token for 10 minutes", {}};
-        continue;
-      }
-      heard = Clock::now();
-      for (const engine::AddressedEvent& e : events_->drain()) {
+      const auto came = wait.next(kEventWait);
+      if (!came.ok()) return came.error();
+      for (const engine::AddressedEvent& e : came.value()) {
         const auto* finish = std::get_if<engine::FinishEvent>(&e.event);
         if (finish == nullptr) continue;
         if (finish->error.has_value()) return *finish->error;
@@ -115,7 +111,7 @@ struct Bench {
     percentiles = std::move(shown).value();
     QUIRE_RETURN_IF_ERROR(check_lengths(load, prepared->config.engine.scheduler.max_model_len));
     plot = options.given_text("plot");
-    if (plot) QUIRE_RETURN_IF_ERROR(write_plot(*plot, ""));
+    if (plot) QUIRE_RETURN_IF_ERROR(check_plot(*plot));
     log_banner(*prepared, BannerInputs::Server::kNone);
     auto model = LoadedModel::load(*prepared, std::make_shared<engine::Metrics>(metrics_config(prepared->config)), health, timeline);
     if (!model.ok()) return model.error();
@@ -172,8 +168,6 @@ Result<ThroughputReport> measure_throughput(Bench& bench) {
                           .steps = breakdown(from, bench.reading(), took.value())};
 }
 
-std::int64_t longest(std::int64_t length, double ratio) { return length + static_cast<std::int64_t>(std::floor(static_cast<double>(length) * ratio)); }
-
 }  // namespace
 
 std::int64_t EngineWork::input_tokens() const {
@@ -183,20 +177,20 @@ std::int64_t EngineWork::output_tokens() const { return std::accumulate(output_l
 
 EngineWork random_work(const LoadRequest& request, std::int64_t num, std::int32_t vocab_size, LoadRandom& random) {
   const auto token = [&] { return static_cast<TokenId>(random.between(0, vocab_size - 1)); };
-  const auto length = [&](std::int64_t len) { return std::max<std::int64_t>(1, random.between(2 * len - longest(len, request.range_ratio), longest(len, request.range_ratio))); };
   std::vector<TokenId> prefix;
   for (std::int64_t i = 0; i < request.prefix_len; ++i) prefix.push_back(token());
   EngineWork out;
   for (std::int64_t i = 0; i < num; ++i) {
     out.prompts.push_back(prefix);
-    for (std::int64_t n = length(request.input_len); n > 0; --n) out.prompts.back().push_back(token());
-    out.output_lens.push_back(static_cast<std::int32_t>(length(request.output_len)));
+    for (std::int64_t n = draw_length(random, request.input_len, request.range_ratio); n > 0; --n) out.prompts.back().push_back(token());
+    out.output_lens.push_back(static_cast<std::int32_t>(draw_length(random, request.output_len, request.range_ratio)));
   }
   return out;
 }
 
 Status check_lengths(const LoadRequest& request, std::int64_t max_model_len) {
-  const std::int64_t most = request.prefix_len + longest(request.input_len, request.range_ratio) + longest(request.output_len, request.range_ratio);
+  const auto longest = [&](std::int64_t length) { return length + length_spread(length, request.range_ratio); };
+  const std::int64_t most = request.prefix_len + longest(request.input_len) + longest(request.output_len);
   if (most <= max_model_len) return {};
   return invalid("--input-len " + std::to_string(request.input_len) + ": prompts and answers of up to " + std::to_string(most) + " tokens do not fit the context of " + std::to_string(max_model_len) +
                      "; make --input-len, --output-len, --prefix-len or --random-range-ratio smaller",

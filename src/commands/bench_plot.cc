@@ -1,17 +1,24 @@
 #include "commands/bench_plot.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
+#include <cstring>
+#include <filesystem>
 #include <string_view>
 
 #include "base/check.h"
+#include "base/output_file.h"
 #include "base/text.h"
 #include "config/problems.h"
 
 namespace quire::commands {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Pixels.
 constexpr double kWidth = 960, kMargin = 20, kLabels = 190, kNotes = 90;
@@ -142,6 +149,28 @@ std::string legend(const BarChart& chart) {
   return out;
 }
 
+// What --plot names. A rename would put a file in the place of a device or pipe, and of a link instead of what the link names.
+struct PlotTarget {
+  explicit PlotTarget(const std::string& given) : path(given) {
+    std::error_code none;
+    if (const fs::path real = fs::canonical(given, none); !none) path = real.string();
+    kind = fs::status(path, none).type();
+  }
+  [[nodiscard]] bool exists() const { return kind != fs::file_type::not_found && kind != fs::file_type::none; }
+  [[nodiscard]] bool replaceable() const { return kind == fs::file_type::regular || !exists(); }
+  std::string path;
+  fs::file_type kind = fs::file_type::none;
+};
+
+Error plot_error(const std::string& path, const std::string& why) { return Error{ErrorCode::kIo, "--plot " + config::quote_value(path) + ": cannot be written: " + why, "--plot"}; }
+
+Status write_into(const std::string& path, std::string_view text) {
+  auto file = OutputFile::open(path);
+  if (!file.ok()) return file.error();
+  QUIRE_RETURN_IF_ERROR(file->write(text));
+  return file->sync();
+}
+
 }  // namespace
 
 double tick_step(double largest) {
@@ -167,12 +196,19 @@ std::string svg_text(const BarChart& chart) {
   return out + "</svg>\n";
 }
 
+Status check_plot(const std::string& path) {
+  const PlotTarget target(path);
+  if (target.kind == fs::file_type::directory) return plot_error(path, "it is a folder; a file is needed");
+  if (target.exists() && ::access(target.path.c_str(), W_OK) != 0) return plot_error(path, std::strerror(errno));
+  if (!target.replaceable()) return {};
+  const Status can = check_whole_file(target.path);
+  return can.ok() ? Status() : Status(plot_error(path, can.error().message));
+}
+
 Status write_plot(const std::string& path, const std::string& svg) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << svg;
-  file.close();
-  if (!file) return Error{ErrorCode::kIo, "--plot " + config::quote_value(path) + ": cannot be written", "--plot"};
-  return {};
+  const PlotTarget target(path);
+  const Status written = target.replaceable() ? write_whole_file(target.path, svg) : write_into(target.path, svg);
+  return written.ok() ? Status() : Status(plot_error(path, written.error().message));
 }
 
 }  // namespace quire::commands

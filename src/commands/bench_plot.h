@@ -36,7 +36,9 @@ struct BarChart {
 };
 
 [[nodiscard]] std::string svg_text(const BarChart& chart);
-// The file that --plot names; refused when it cannot be written.
+// Before anything is measured: whether the file that --plot names can be written. What is there stays as it is.
+[[nodiscard]] Status check_plot(const std::string& path);
+// A file that is there is replaced when the new one is whole; a device or pipe is written to.
 [[nodiscard]] Status write_plot(const std::string& path, const std::string& svg);
 
 // The step between ticks of an axis up to `largest`: 1, 2 or 5 times a power of ten, four to ten of them.

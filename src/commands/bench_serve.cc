@@ -90,14 +90,14 @@ int bench_serve(const config::BenchServeCommand& command) {
   if (!request.ok()) return report_error(kCommand, request.error());
   const auto plot = command.options.given_text("plot");
   if (plot) {  // before anything is measured
-    if (const Status writable = write_plot(*plot, ""); !writable.ok()) return report_error(kCommand, writable.error());
+    if (const Status writable = check_plot(*plot); !writable.ok()) return report_error(kCommand, writable.error());
   }
-  const auto client = http::Client::open(request->target, environment->openai_api_key, {});
+  const auto client = http::Client::open(request->target, environment->openai_api_key, client_limits(command.options));
   if (!client.ok()) return report_error(kCommand, client.error());
   if (const Status model = settle_model(*client.value(), request->question); !model.ok()) return report_error(kCommand, model.error());
   const auto rate = measure_words(*client.value(), request->question, request->load.input_len);
   if (!rate.ok()) return report_error(kCommand, rate.error());
-  QUIRE_LOG_INFO("{} at {}: {:.2f} tokens a word and {:.0f} of every prompt; {} conversations", request->question.model, request->target.url(), rate->tokens_per_word, rate->fixed_tokens, request->load.num_prompts);
+  QUIRE_LOG_INFO("{} at {}: {:.2f} tokens a word and {:.0f} of every prompt; {} conversations", loggable(request->question.model), request->target.url(), rate->tokens_per_word, rate->fixed_tokens, request->load.num_prompts);
   if (!request->dataset.empty() && static_cast<std::int64_t>(request->dataset.size()) < request->load.num_prompts * request->load.turns)
     QUIRE_LOG_WARN("--dataset: {} prompts for {} requests: they are sent again", request->dataset.size(), request->load.num_prompts * request->load.turns);
   const std::vector<LoadConversation> load = make_load(request->load, rate.value(), request->dataset);

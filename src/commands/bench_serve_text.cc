@@ -2,6 +2,7 @@
 #include <boost/json/array.hpp>
 #include <iterator>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "commands/bench_serve.h"
 
@@ -63,7 +64,7 @@ std::string table(const ServeSummary& s) {
 std::string percentile_name(double percentile) { return formatted("%g", percentile); }
 
 std::string bench_serve_text(const BenchServeRequest& r, const ServeSummary& s) {
-  std::string out = r.question.model + " at " + r.target.url() + std::string(route_path(r.question.route)) + "\n  load        " + load_text(r) + "\n";
+  std::string out = loggable(r.question.model) + " at " + r.target.url() + std::string(route_path(r.question.route)) + "\n  load        " + load_text(r) + "\n";
   out += "  requests    " + std::to_string(s.completed) + " completed, " + std::to_string(s.failed) + " failed, in " + number(s.duration_seconds) + " s; at most " + std::to_string(s.peak_concurrency) + " at a time\n";
   for (const auto& [reason, count] : s.failures) out += "  failed      " + std::to_string(count) + ": " + reason + "\n";
   out += "  tokens      " + std::to_string(s.input_tokens) + " in, " + std::to_string(s.output_tokens) + " out in " + std::to_string(s.num_pieces) + " pieces of text\n";

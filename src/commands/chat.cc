@@ -1,13 +1,10 @@
 #include "commands/chat.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <boost/json/serialize.hpp>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
+#include <cstdint>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -16,6 +13,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/output_file.h"
 #include "commands/answerer.h"
 #include "commands/console.h"
 #include "commands/conversation.h"
@@ -31,49 +29,39 @@ namespace {
 constexpr std::string_view kCommand = "chat";
 constexpr const char* kLogLevel = "warning";  // unless the environment says otherwise: lines about steps have no place in a conversation
 
-// Words beside the answers: they never mix with what a program reads from standard output.
-void say(std::string_view text) { std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data()); }
-
-// A model can write what a terminal takes for orders.
-std::string without_controls(const std::string& piece) {
-  std::string out = piece;
-  for (char& c : out)
-    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f) c = '?';
-  return out;
-}
-
 Status save_new(const std::string& path, const std::string& text) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd < 0) return Error{ErrorCode::kIo, "/save " + config::quote_value(path) + ": " + (errno == EEXIST ? "the file exists; choose another name" : std::strerror(errno)), {}};
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const ssize_t written = ::write(fd, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) break;
-    rest.remove_prefix(static_cast<std::size_t>(written));
-  }
-  const bool closed = ::close(fd) == 0;
-  return rest.empty() && closed ? Status() : Status(Error{ErrorCode::kIo, "/save " + config::quote_value(path) + ": could not be written whole", {}});
+  const Status done = write_new_file(path, text);
+  return done.ok() ? Status() : Status(Error{done.error().code, "/save: " + done.error().message, {}});
 }
+
+enum class AnswerForm : std::uint8_t { kText, kJson };
+AnswerForm answer_form(const config::Options& options) { return options.boolean("json") ? AnswerForm::kJson : AnswerForm::kText; }
 
 class Chat {
  public:
-  Chat(Answerer& answerer, ChatSampling sampling, bool json) : answerer_(answerer), sampling_(std::move(sampling)), json_(json), terminal_(::isatty(STDIN_FILENO) == 1) {
-    if (terminal_) interrupts_.emplace();
-    input_.emplace(terminal_ ? &*interrupts_ : nullptr);
-  }
+  Chat(Answerer& answerer, ChatSampling sampling, AnswerForm form) : answerer_(answerer), sampling_(std::move(sampling)), json_(form == AnswerForm::kJson), terminal_(::isatty(STDIN_FILENO) == 1) {}
 
   int run() {
-    if (terminal_) say(answerer_.model() + ": /help lists the commands, Ctrl-D leaves");
+    if (terminal_) {
+      auto caught = Interrupts::open();
+      if (!caught.ok()) return report_error(kCommand, caught.error());
+      interrupts_ = std::move(caught).value();
+    }
+    input_.emplace(interrupts_.get());
+    if (terminal_) say(loggable(answerer_.model()) + ": /help lists the commands, Ctrl-D leaves");
     while (!leave_) {
       const auto typed = read_turn();
-      if (!typed.ok()) return report_error(kCommand, typed.error());
+      if (!typed.ok()) {  // what came before it is still an answer
+        fail(typed.error());
+        unreadable_ = true;
+        break;
+      }
       if (!typed.value().has_value()) break;
       const auto order = read_order(*typed.value());
       const Status done = order.ok() ? obey(order.value()) : Status(order.error());
       if (!done.ok()) fail(done.error());
     }
-    const int code = terminal_ || errors_.empty() ? 0 : kFailureExitCode;
+    const int code = unreadable_ || (!terminal_ && !errors_.empty()) ? kFailureExitCode : 0;
     return json_ ? print_answer(kCommand, document() + "\n", code) : code;
   }
 
@@ -82,7 +70,7 @@ class Chat {
   Result<std::optional<std::string>> read_turn() {
     std::string text;
     for (bool more = false, warned = false;;) {
-      if (terminal_) std::fputs(more ? "... " : "> ", stderr);
+      if (terminal_) say_part(more ? "... " : "> ");
       auto read = input_->next();
       if (!read.ok()) return read.error();
       if (read->what == LineInput::What::kEnd) {
@@ -140,7 +128,7 @@ class Chat {
     boost::json::object request = sampling_.fields();
     request["messages"] = conversation_.messages();
     Following how{.show = [this](const std::string& piece) { return show(piece); }};
-    if (interrupts_.has_value()) how.stopped = [this] { return interrupts_->take(); };
+    if (interrupts_ != nullptr) how.stopped = [this] { return interrupts_->take(); };
     auto answer = answerer_.answer(request, how);
     if (!json_ && answer.ok()) QUIRE_RETURN_IF_ERROR(end_line());
     if (json_ && terminal_) say("");
@@ -148,17 +136,17 @@ class Chat {
       (void)conversation_.take_back();
       return answer.error();
     }
-    if (terminal_ && answer->finish_reason != "stop") say("(" + answer->finish_reason + ")");
+    if (terminal_ && answer->finish_reason != "stop") say("(" + loggable(answer->finish_reason) + ")");
     conversation_.answer(std::move(answer).value());
     return {};
   }
   Result<Reader> show(const std::string& piece) {
     if (json_ && !terminal_) return Reader::kThere;
     if (json_) {
-      std::fputs(without_controls(piece).c_str(), stderr);
+      say_part(piece);
       return Reader::kThere;
     }
-    auto reader = write_output(output_is_terminal() ? without_controls(piece) : piece);
+    auto reader = write_output(piece);
     if (reader.ok() && reader.value() == Reader::kGone) leave_ = true;
     return reader;
   }
@@ -178,18 +166,19 @@ class Chat {
   Answerer& answerer_;
   ChatSampling sampling_;
   bool json_, terminal_;
-  std::optional<Interrupts> interrupts_;
+  std::unique_ptr<Interrupts> interrupts_;  // at a terminal
   std::optional<LineInput> input_;
   Conversation conversation_;
   std::vector<std::string> errors_;
   bool leave_ = false;
+  bool unreadable_ = false;  // standard input, from here on
 };
 
 // Flags that say how a model runs say nothing to a server that runs already.
 Status check_remote_flags(const config::Options& options) {
   for (const config::FlagRow* row : config::flag_table()) {
     if (!options.given(row->name)) continue;
-    static constexpr std::string_view kTaken[] = {"base-url", "seed", "json"};
+    static constexpr std::string_view kTaken[] = {"base-url", "read-timeout", "seed", "json"};
     const bool taken = row->audience == config::Audience::kRunAndChat || std::find(std::begin(kTaken), std::end(kTaken), row->name) != std::end(kTaken);
     if (!taken) return invalid(options.spelling(row->name) + ": --base-url talks with a server that runs already; give it to that server", options.spelling(row->name));
   }
@@ -200,12 +189,13 @@ int chat_with_server(const config::Options& options, const config::Environment& 
   if (const Status flags = check_remote_flags(options); !flags.ok()) return report_error(kCommand, flags.error());
   const auto target = http::parse_base_url(options.text("base-url"), "--base-url");
   if (!target.ok()) return report_error(kCommand, target.error());
-  auto answerer = make_remote_answerer(target.value(), environment.openai_api_key, options.model());
+  auto answerer = make_remote_answerer(target.value(), environment.openai_api_key, options.model(), client_limits(options));
   if (!answerer.ok()) return report_error(kCommand, answerer.error());
-  return Chat(*answerer.value(), ChatSampling(options), options.boolean("json")).run();
+  return Chat(*answerer.value(), ChatSampling(options), answer_form(options)).run();
 }
 
 int chat_with_model(const config::Options& options) {
+  if (options.given("read-timeout")) return report_error(kCommand, invalid(options.spelling("read-timeout") + ": there is no server to wait for; it goes with --base-url", options.spelling("read-timeout")));
   StartupTimeline timeline;
   auto prepared = prepare(options, timeline, kLogLevel);
   if (!prepared.ok()) return report_error(kCommand, prepared.error());
@@ -219,7 +209,7 @@ int chat_with_model(const config::Options& options) {
   if (!loaded.ok()) return report_error(kCommand, loaded.error());
   QUIRE_LOG_INFO("start-up: {}", timeline.text());
   const auto answerer = make_local_answerer(p, *loaded.value());
-  return Chat(*answerer, ChatSampling(options), options.boolean("json")).run();
+  return Chat(*answerer, ChatSampling(options), answer_form(options)).run();
 }
 
 }  // namespace

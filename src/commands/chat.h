@@ -4,7 +4,8 @@
 
 namespace quire::commands {
 
-// The process's exit code: 0; 1 when nothing could be asked, or, without a terminal, when a turn failed; 2 for a wrong command line.
+// The process's exit code: 0; 1 when nothing could be asked, standard input could not be read, or, without a
+// terminal, a turn failed (with --json the document of what was said comes all the same); 2 for a wrong command line.
 [[nodiscard]] int chat(const config::ChatCommand& command);
 
 }  // namespace quire::commands

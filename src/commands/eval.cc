@@ -108,7 +108,7 @@ int eval(const config::EvalCommand& command) {
   if (!command.plot.empty()) {  // before anything is measured
     if (!is_fp8(prepared->config.engine.kv_dtype))
       return report_error(kCommand, Error{ErrorCode::kInvalidArgument, std::string("--plot: a chart shows what an FP8 KV cache loses, and this one is ") + dtype_name(prepared->config.engine.kv_dtype) + "; --kv-cache-dtype fp8 makes it one", "--plot"});
-    if (const Status writable = write_plot(command.plot, ""); !writable.ok()) return report_error(kCommand, writable.error());
+    if (const Status writable = check_plot(command.plot); !writable.ok()) return report_error(kCommand, writable.error());
   }
   log_banner(prepared.value(), BannerInputs::Server::kNone);
   const bool relaxed = prepared->config.engine.relaxed_kv_scales;

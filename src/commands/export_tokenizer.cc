@@ -14,7 +14,7 @@
 #include "gguf/file.h"
 #include "model/checkpoint.h"
 #include "model/spec.h"
-#include "quantize/output_file.h"
+#include "base/output_file.h"
 #include "text/gguf_tokenizer.h"
 
 namespace quire::commands {
@@ -41,7 +41,7 @@ Result<std::string> config_text(const std::string& path) {
 // Removes what is left of itself.
 class PartialFolder {
  public:
-  explicit PartialFolder(const std::string& output) : path_(output + ".partial-" + std::to_string(::getpid())) {}
+  explicit PartialFolder(std::string output) : output_(std::move(output)) {}
   ~PartialFolder() {
     std::error_code ignored;
     if (made_) fs::remove_all(path_, ignored);
@@ -50,29 +50,46 @@ class PartialFolder {
   PartialFolder& operator=(const PartialFolder&) = delete;
 
   Status fill(const std::vector<NamedText>& files) {
-    std::error_code error;
-    fs::create_directories(fs::path(path_).parent_path(), error);
-    if (!fs::create_directory(path_, error) || error) return io(path_, "cannot be created", error);
-    made_ = true;
-    for (const NamedText& file : files) QUIRE_RETURN_IF_ERROR(quantize::write_whole_file(path_ + "/" + file.name, file.text));
+    QUIRE_RETURN_IF_ERROR(make());
+    for (const NamedText& file : files) QUIRE_RETURN_IF_ERROR(write_whole_file(path_ + "/" + file.name, file.text));
     return {};
   }
   // Becomes `output`, or its files move there.
-  Status move_to(const std::string& output, const std::vector<NamedText>& files) {
+  Status move_into_place(const std::vector<NamedText>& files) {
     std::error_code error;
-    if (!fs::exists(output, error)) return rename(path_, output);
-    for (const NamedText& file : files) QUIRE_RETURN_IF_ERROR(rename(path_ + "/" + file.name, output + "/" + file.name));
+    if (!fs::exists(output_, error)) return rename(path_, output_);
+    std::vector<std::string> moved;
+    for (const NamedText& file : files) {
+      const Status done = rename(path_ + "/" + file.name, output_ + "/" + file.name);
+      if (!done.ok() && moved.empty()) return done;
+      if (!done.ok()) return Error{done.error().code, done.error().message + "; " + joined(moved, ", ") + " are new there already, and the rest is not: export again with --overwrite", "--output"};
+      moved.push_back(file.name);
+    }
     return {};
   }
 
  private:
+  // Under the first free name: one that is taken was left by a killed process of the same id.
+  Status make() {
+    constexpr int kMostLeft = 100;
+    std::error_code error;
+    fs::create_directories(fs::path(output_).parent_path(), error);
+    for (int i = 0; i < kMostLeft && !made_; ++i) {
+      path_ = output_ + ".partial-" + std::to_string(::getpid()) + (i == 0 ? "" : "-" + std::to_string(i));
+      made_ = fs::create_directory(path_, error);
+      if (error) return io(path_, "cannot be created", error);
+    }
+    if (!made_) return Error{ErrorCode::kIo, "--output " + path_ + ": is there, and so are the " + std::to_string(kMostLeft - 1) + " before it, left by exports that were killed; remove them", "--output"};
+    return {};
+  }
   static Status rename(const std::string& from, const std::string& to) {
     std::error_code error;
     fs::rename(from, to, error);
     return error ? Status(io(to, "cannot be put there", error)) : Status();
   }
 
-  const std::string path_;
+  const std::string output_;
+  std::string path_;
   bool made_ = false;
 };
 
@@ -114,7 +131,7 @@ Result<ExportedTokenizer> export_tokenizer_files(const std::string& model, const
   QUIRE_RETURN_IF_ERROR(check_output(folder, files, existing));
   PartialFolder partial(folder);
   QUIRE_RETURN_IF_ERROR(partial.fill(files));
-  QUIRE_RETURN_IF_ERROR(partial.move_to(folder, files));
+  QUIRE_RETURN_IF_ERROR(partial.move_into_place(files));
   return out;
 }
 

@@ -6,11 +6,7 @@
 namespace quire::commands {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-// No token for this long means that something is stuck; the answer so far has been shown.
-constexpr std::chrono::minutes kPatience(10);
-constexpr int kPollMs = 50, kWaitMs = 1000;
+constexpr std::chrono::milliseconds kPoll(50), kWait(1000);
 
 }  // namespace
 
@@ -20,21 +16,17 @@ std::vector<TokenId> end_tokens(const SamplingParams& sampling) {
   return ends;
 }
 
-Result<Followed> follow(engine::EventQueue& events, text::IncrementalDetokenizer& detokenizer, const std::vector<TokenId>& ends, const Following& how) {
+Result<Followed> follow(EventWait events, text::IncrementalDetokenizer& detokenizer, const std::vector<TokenId>& ends, const Following& how) {
   Followed out;
   const auto show = [&](const std::string& piece) {
     out.text += piece;
     return piece.empty() ? Result<Reader>(Reader::kThere) : how.show(piece);
   };
-  auto heard = Clock::now();
   for (;;) {
     if (how.stopped && how.stopped()) return out;
-    if (!events.wait(how.stopped ? kPollMs : kWaitMs)) {
-      if (Clock::now() - heard > kPatience) return Error{ErrorCode::kInternal, "no token for 10 minutes", {}};
-      continue;
-    }
-    heard = Clock::now();
-    for (const engine::AddressedEvent& e : events.drain()) {
+    const auto came = events.next(how.stopped ? kPoll : kWait);
+    if (!came.ok()) return came.error();
+    for (const engine::AddressedEvent& e : came.value()) {
       Result<Reader> reader = Reader::kThere;
       if (const auto* token = std::get_if<engine::TokenEvent>(&e.event)) {
         if (std::find(ends.begin(), ends.end(), token->token) == ends.end()) reader = show(detokenizer.push(token->token));

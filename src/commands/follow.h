@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "commands/console.h"
-#include "engine/event_queue.h"
+#include "commands/event_wait.h"
 #include "scheduler/sampling_params.h"
 #include "text/tokenizer.h"
 
@@ -27,7 +27,7 @@ struct Followed {
 // The tokens that end an answer and are no part of its text.
 [[nodiscard]] std::vector<TokenId> end_tokens(const SamplingParams& sampling);
 
-// Errors: the request failed, a piece could not be shown, or no event came for ten minutes.
-[[nodiscard]] Result<Followed> follow(engine::EventQueue& events, text::IncrementalDetokenizer& detokenizer, const std::vector<TokenId>& ends, const Following& how);
+// Errors: the request failed, a piece could not be shown, or the engine is stuck (event_wait.h).
+[[nodiscard]] Result<Followed> follow(EventWait events, text::IncrementalDetokenizer& detokenizer, const std::vector<TokenId>& ends, const Following& how);
 
 }  // namespace quire::commands

@@ -2,9 +2,9 @@
 #include <chrono>
 #include <utility>
 
-#include "api/prompts.h"
 #include "api/sampling.h"
 #include "commands/answerer.h"
+#include "commands/local_request.h"
 
 namespace quire::commands {
 namespace {
@@ -20,7 +20,7 @@ class LocalAnswerer final : public Answerer {
   [[nodiscard]] const std::string& model() const override { return prepared_.config.api.served_names.front(); }
 
   Result<ChatAnswer> answer(const boost::json::object& request, const Following& how) override {
-    auto made = read(request);
+    auto made = make(request);
     if (!made.ok()) return made.error();
     const std::vector<TokenId> ends = end_tokens(made->sampling);
     text::IncrementalDetokenizer detokenizer(prepared_.tokenizer, made->prompt, text::SpecialTokens::kSkip);
@@ -28,7 +28,7 @@ class LocalAnswerer final : public Answerer {
     const auto seed = request.contains("seed") ? engine::SeedSource::kRequest : engine::SeedSource::kEngine;
     const auto id = engine_->submit(std::move(made).value(), seed, events);
     if (!id.ok()) return id.error();
-    auto followed = follow(*events, detokenizer, ends, how);
+    auto followed = follow({*engine_, *events}, detokenizer, ends, how);
     if (!followed.ok() || !followed->finish.has_value()) engine_->cancel(id.value());
     if (!followed.ok()) return followed.error();
     if (!followed->finish.has_value()) followed->finish = wait_for_end(*events);
@@ -40,19 +40,14 @@ class LocalAnswerer final : public Answerer {
   }
 
  private:
-  Result<engine::GenerateRequest> read(const boost::json::object& request) const {
+  Result<engine::GenerateRequest> make(const boost::json::object& request) const {
     const config::ApiSettings& settings = prepared_.config.api;
-    const auto input = api::read_chat(request, *model_, settings);
-    if (!input.ok()) return input.error();
-    auto prompt = api::render_chat(input.value(), *model_);
-    if (!prompt.ok()) return prompt.error();
-    auto sampling = api::read_sampling(request, api::kChat, *model_, settings);
-    if (!sampling.ok()) return sampling.error();
-    QUIRE_RETURN_IF_ERROR(api::finish_sampling(request, *model_, sampling.value()));
-    const auto room = api::fit_max_tokens(sampling.value(), static_cast<std::int64_t>(prompt->tokens.size()), *model_, settings);
+    auto read = read_request(request, *model_, settings);
+    if (!read.ok()) return read.error();
+    const auto room = api::fit_max_tokens(read->sampling, static_cast<std::int64_t>(read->prompt.size()), *model_, settings);
     if (!room.ok()) return room.error();
-    sampling->params.max_tokens = room.value();
-    return engine::GenerateRequest{.prompt = std::move(prompt->tokens), .sampling = std::move(sampling->params), .client_id = "chat"};
+    read->sampling.params.max_tokens = room.value();
+    return engine::GenerateRequest{.prompt = std::move(read->prompt), .sampling = std::move(read->sampling.params), .client_id = "chat"};
   }
   // Its text is not wanted any more.
   static std::optional<engine::FinishEvent> wait_for_end(engine::EventQueue& events) {

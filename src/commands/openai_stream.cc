@@ -1,6 +1,8 @@
 #include "commands/openai_stream.h"
 
 #include <boost/json/serialize.hpp>
+#include <chrono>
+#include <cmath>
 
 #include "base/json.h"
 #include "base/log.h"
@@ -73,6 +75,11 @@ std::string failure_of(const http::ClientOutcome& outcome) {
   const auto parsed = parse_json(outcome.body, answer_limits());
   std::string said = parsed.ok() && parsed->is_object() ? error_text(parsed->get_object()) : outcome.body;
   return "HTTP " + std::to_string(outcome.status) + (said.empty() ? "" : ": " + loggable(said));
+}
+
+http::ClientLimits client_limits(const config::Options& options) {
+  const std::chrono::milliseconds patience(std::llround(options.number("read-timeout").value() * 1000.0));
+  return {.silence = patience, .whole = patience};
 }
 
 Result<std::vector<std::string>> list_models(http::Client& client) {

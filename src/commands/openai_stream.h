@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "config/options.h"
 #include "http/client.h"
 
 namespace quire::commands {
@@ -42,6 +43,9 @@ struct StreamEvent {
 // Why an answer is none, in one line that is safe to print: the connection's failure, or the status with what the server said of it.
 // Empty for a whole answer with a good status.
 [[nodiscard]] std::string failure_of(const http::ClientOutcome& outcome);
+
+// The client's limits as --read-timeout of `quire chat` and `quire bench serve` has them, for streams and whole answers.
+[[nodiscard]] http::ClientLimits client_limits(const config::Options& options);
 
 // The names under GET /v1/models. Errors name the server.
 [[nodiscard]] Result<std::vector<std::string>> list_models(http::Client& client);

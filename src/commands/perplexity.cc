@@ -1,14 +1,17 @@
 #include "commands/perplexity.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <utility>
 
+#include "commands/event_wait.h"
+
 namespace quire::commands {
 namespace {
 
-constexpr int kEventTimeoutMs = 600'000;
+constexpr std::chrono::milliseconds kEventWait(1000);
 constexpr std::size_t kInFlight = 8;  // requests at once: a batch, and few enough that any pool holds them one after the other
 
 struct Answer {
@@ -24,14 +27,16 @@ class Runner {
   Result<std::vector<Answer>> run(std::vector<engine::GenerateRequest> requests) {
     answers_.resize(requests.size());
     std::size_t next = 0, done = 0;
+    EventWait wait(engine_, *events_);
     while (done < requests.size()) {
       for (; next < requests.size() && running_.size() < kInFlight; ++next) {
         const auto id = engine_.submit(std::move(requests[next]), engine::SeedSource::kRequest, events_);
         if (!id.ok()) return id.error();
         running_.emplace(id->value, next);
       }
-      if (!events_->wait(kEventTimeoutMs)) return Error{ErrorCode::kInternal, "no step for 10 minutes", {}};
-      for (engine::AddressedEvent& e : events_->drain()) {
+      auto came = wait.next(kEventWait);
+      if (!came.ok()) return came.error();
+      for (engine::AddressedEvent& e : came.value()) {
         const auto ended = take(e);
         if (!ended.ok()) return ended.error();
         if (!ended.value()) continue;

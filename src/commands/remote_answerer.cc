@@ -71,8 +71,8 @@ class RemoteAnswerer final : public Answerer {
 
 }  // namespace
 
-Result<std::unique_ptr<Answerer>> make_remote_answerer(const http::Target& target, const std::string& api_key, const std::string& model) {
-  auto client = http::Client::open(target, api_key, {});
+Result<std::unique_ptr<Answerer>> make_remote_answerer(const http::Target& target, const std::string& api_key, const std::string& model, const http::ClientLimits& limits) {
+  auto client = http::Client::open(target, api_key, limits);
   if (!client.ok()) return client.error();
   std::string name = model;
   if (name.empty()) {

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <string>
 
-#include "api/prompts.h"
 #include "api/sampling.h"
 #include "base/log.h"
 #include "base/sampling_ranges.h"
 #include "commands/console.h"
 #include "commands/follow.h"
+#include "commands/local_request.h"
 #include "commands/startup.h"
 
 namespace quire::commands {
@@ -41,43 +41,25 @@ json::object as_request(const config::RunCommand& command) {
   return out;
 }
 
-Result<std::vector<TokenId>> prompt_tokens(const json::object& request, const api::Model& model, const config::ApiSettings& settings) {
-  const bool chat = request.contains("messages");
-  if (chat && model.chat_template == nullptr) return invalid("this model has no chat template; give one with --chat-template or leave --chat out", "--chat");
-  if (chat) {
-    const auto input = api::read_chat(request, model, settings);
-    if (!input.ok()) return input.error();
-    auto rendered = api::render_chat(input.value(), model);
-    if (!rendered.ok()) return rendered.error();
-    return std::move(rendered->tokens);
-  }
-  auto reader = api::PromptReader::open(request, model, {.limit = {.n = 1, .max_prompts = 1, .max_queue = 1}});
-  if (!reader.ok()) return reader.error();
-  QUIRE_RETURN_IF_ERROR(reader->read_text());
-  return std::move(reader->take().front().tokens);
-}
-
 // Before anything large is loaded.
 Result<engine::GenerateRequest> make_request(const config::RunCommand& command, const Prepared& p) {
   const config::ApiSettings& settings = p.config.api;
   const auto model = api_model(p, nullptr);
-  const json::object fields = as_request(command);
-  auto tokens = prompt_tokens(fields, *model, settings);
-  if (!tokens.ok()) return tokens.error();
-  auto sampling = api::read_sampling(fields, api::kCompletions, *model, settings);
-  if (!sampling.ok()) return sampling.error();
-  QUIRE_RETURN_IF_ERROR(api::finish_sampling(fields, *model, sampling.value()));
-  const auto num_prompt = static_cast<std::int64_t>(tokens->size());
-  const auto room = api::fit_max_tokens(sampling.value(), num_prompt, *model, settings);
+  if (command.request.chat && model->chat_template == nullptr) return invalid("this model has no chat template; give one with --chat-template or leave --chat out", "--chat");
+  auto read = read_request(as_request(command), *model, settings);
+  if (!read.ok()) return read.error();
+  SamplingParams& params = read->sampling.params;
+  const auto num_prompt = static_cast<std::int64_t>(read->prompt.size());
+  const auto room = api::fit_max_tokens(read->sampling, num_prompt, *model, settings);
   if (!room.ok() && num_prompt >= model->max_model_len) return invalid(room.error().message, "--prompt");
   if (!room.ok())
     return invalid("--max-tokens " + std::to_string(command.request.max_tokens) + ": the prompt has " + std::to_string(num_prompt) + " tokens and the context " + std::to_string(model->max_model_len) +
                        ", so at most " + std::to_string(model->max_model_len - num_prompt) + " fit; without the flag the answer ends where the context does",
                    "--max-tokens");
-  sampling->params.max_tokens = static_cast<std::int32_t>(std::min<std::int64_t>(room.value(), command.request.max_tokens));
-  if (sampling->params.max_tokens < command.request.max_tokens)
-    QUIRE_LOG_INFO("--max-tokens: {} instead of {}: that is what the context and generation_config.json leave", sampling->params.max_tokens, command.request.max_tokens);
-  return engine::GenerateRequest{.prompt = std::move(tokens).value(), .sampling = std::move(sampling->params), .client_id = "run"};
+  params.max_tokens = static_cast<std::int32_t>(std::min<std::int64_t>(room.value(), command.request.max_tokens));
+  if (params.max_tokens < command.request.max_tokens)
+    QUIRE_LOG_INFO("--max-tokens: {} instead of {}: that is what the context and generation_config.json leave", params.max_tokens, command.request.max_tokens);
+  return engine::GenerateRequest{.prompt = std::move(read->prompt), .sampling = std::move(params), .client_id = "run"};
 }
 
 std::string answer_json(const Prepared& p, const Followed& answer) {
@@ -111,7 +93,7 @@ int run(const config::RunCommand& command, const StartupSwitches& switches) {
   if (!id.ok()) return report_error(kCommand, id.error());
   const bool json = command.options.boolean("json");
   text::IncrementalDetokenizer detokenizer(p.tokenizer, prompt, text::SpecialTokens::kSkip);
-  const auto answer = follow(*events, detokenizer, ends, {.show = [json](const std::string& piece) { return json ? Result<Reader>(Reader::kThere) : write_output(piece); }});
+  const auto answer = follow({*loaded.value()->engine(), *events}, detokenizer, ends, {.show = [json](const std::string& piece) { return json ? Result<Reader>(Reader::kThere) : write_output(piece); }});
   if (!answer.ok()) return report_error(kCommand, answer.error());
   return print_answer(kCommand, json ? answer_json(p, answer.value()) : "\n");
 }

@@ -28,11 +28,6 @@ LoadRandom stream_of(std::uint64_t seed, Stream stream) {
   return LoadRandom(random.next() ^ (static_cast<std::uint64_t>(stream) * 0xd1342543de82ef95ull));
 }
 
-std::int64_t draw_length(LoadRandom& random, std::int64_t length, double ratio) {
-  const auto spread = static_cast<std::int64_t>(std::floor(static_cast<double>(length) * ratio));
-  return std::max<std::int64_t>(1, random.between(length - spread, length + spread));
-}
-
 }  // namespace
 
 std::uint64_t LoadRandom::next() {
@@ -67,6 +62,13 @@ double LoadRandom::gamma(double shape) {  // Marsaglia and Tsang, 2000; below 1 
     if (v <= 0.0) continue;
     if (std::log(1.0 - uniform()) < 0.5 * x * x + d - d * v + d * std::log(v)) return d * v;
   }
+}
+
+std::int64_t length_spread(std::int64_t length, double range_ratio) { return static_cast<std::int64_t>(std::floor(static_cast<double>(length) * range_ratio)); }
+
+std::int64_t draw_length(LoadRandom& random, std::int64_t length, double range_ratio) {
+  const std::int64_t spread = length_spread(length, range_ratio);
+  return std::max<std::int64_t>(1, random.between(length - spread, length + spread));
 }
 
 std::int64_t WordRate::words_for(std::int64_t tokens) const {

@@ -34,6 +34,10 @@ struct LoadRequest {
   std::uint64_t seed = 0;
 };
 
+// Tokens by which a length that is drawn may differ from `length`, up and down.
+[[nodiscard]] std::int64_t length_spread(std::int64_t length, double range_ratio);
+[[nodiscard]] std::int64_t draw_length(LoadRandom& random, std::int64_t length, double range_ratio);  // at least 1
+
 // How many words make a prompt of so many tokens. Measured with the server (openai_stream.h); the default is one token a word.
 struct WordRate {
   double tokens_per_word = 1.0;

@@ -30,14 +30,15 @@ void on_interrupt(int) {
 
 }  // namespace
 
-Interrupts::Interrupts() {
+Result<std::unique_ptr<Interrupts>> Interrupts::open() {
   QUIRE_CHECK(pipe_ends[0] < 0) << "one at a time";
-  QUIRE_CHECK_EQ(::pipe2(pipe_ends, O_NONBLOCK | O_CLOEXEC), 0) << std::strerror(errno);
+  if (::pipe2(pipe_ends, O_NONBLOCK | O_CLOEXEC) != 0) return Error{ErrorCode::kResourceExhausted, std::string("cannot make a pipe to catch Ctrl-C with: ") + std::strerror(errno), {}};
   struct sigaction action {};
   action.sa_handler = on_interrupt;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
   ::sigaction(SIGINT, &action, &previous_action);
+  return std::unique_ptr<Interrupts>(new Interrupts());
 }
 
 Interrupts::~Interrupts() {

@@ -2,6 +2,7 @@
 // lines mean.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "base/result.h"
@@ -11,12 +12,16 @@ namespace quire::commands {
 // While one exists, SIGINT is caught, on whichever thread it arrives. One at a time.
 class Interrupts {
  public:
-  Interrupts();
+  // Errors: the system has no descriptors left.
+  [[nodiscard]] static Result<std::unique_ptr<Interrupts>> open();
   ~Interrupts();
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
   [[nodiscard]] bool take();        // whether one came since the last call
   [[nodiscard]] int fd() const;     // readable while one is there
+
+ private:
+  Interrupts() = default;
 };
 
 class LineInput {

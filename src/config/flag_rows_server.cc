@@ -105,6 +105,7 @@ constexpr FlagRow kRows[] = {
     {.name = "top-k", .kind = K::kInt, .fallback = "from the model", .sampling = &sampling_range::kTopK, .help = "Tokens to sample from", .group = G::kRun, .audience = Audience::kRunAndChat},
 
     {.name = "base-url", .help = "Server of the OpenAI API to talk to, e.g. http://localhost:8000; https is not built in (chat: instead of loading a model here)", .group = G::kRun, .audience = Audience::kChat, .benches = "serve"},
+    {.name = "read-timeout", .kind = K::kFloat, .fallback = "600", .allowed = "0.001..31536000", .help = "Seconds without a byte from the server of --base-url until a request is given up; more for a server whose queue is long and silent", .group = G::kRun, .audience = Audience::kChat, .benches = "serve"},
 
     // Measuring a text
     {.name = "text", .help = "File of plain UTF-8 text to measure", .group = G::kEval, .audience = Audience::kEval},

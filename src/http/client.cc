@@ -212,12 +212,23 @@ std::vector<ClientEvent> Client::wait(Clock::time_point until) {
 
 std::size_t Client::num_open() const { return impl_->open.size(); }
 
+const ClientLimits& Client::limits() const { return impl_->limits; }
+
 ClientOutcome ask(Client& client, const ClientRequest& request) {
   QUIRE_CHECK_EQ(client.num_open(), std::size_t{0});
+  const auto until = Client::Clock::now() + client.limits().whole;
   const Client::Id id = client.send(request);
-  for (;;)
-    for (ClientEvent& e : client.wait(Client::Clock::now() + std::chrono::hours(1)))
-      if (e.end.has_value() && e.id == id) return std::move(*e.end);
+  std::optional<ClientOutcome> outcome;
+  const auto listen = [&] {
+    for (ClientEvent& e : client.wait(until))
+      if (e.end.has_value() && e.id == id) outcome = std::move(e.end);
+  };
+  while (!outcome.has_value() && Client::Clock::now() < until) listen();
+  if (outcome.has_value()) return std::move(*outcome);
+  client.cancel(id);
+  while (!outcome.has_value()) listen();
+  if (outcome->failure == Client::kCancelled) outcome->failure = "no whole answer within " + milliseconds_text(client.limits().whole);
+  return std::move(*outcome);
 }
 
 }  // namespace quire::http

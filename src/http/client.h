@@ -22,6 +22,7 @@ namespace quire::http {
 struct ClientLimits {
   std::chrono::milliseconds connect{10'000};   // to connect
   std::chrono::milliseconds silence{600'000};  // without a byte from the server
+  std::chrono::milliseconds whole{600'000};    // ask(): until the whole answer is there, however it drips
   std::size_t max_event_bytes = 1u << 20;      // one server-sent event
   std::size_t max_body_bytes = 1u << 20;       // an answer that is no event stream
 };
@@ -67,6 +68,7 @@ class Client {
   // only waits.
   [[nodiscard]] std::vector<ClientEvent> wait(Clock::time_point until);
   [[nodiscard]] std::size_t num_open() const;  // whose end has not been given yet
+  [[nodiscard]] const ClientLimits& limits() const;
 
  private:
   struct Impl;
@@ -74,7 +76,7 @@ class Client {
   std::unique_ptr<Impl> impl_;
 };
 
-// One request and its whole answer; the time is bounded by the client's limits. Nothing else may be open.
+// One request and its whole answer, which takes at most the limits' `whole`. Events of a stream are thrown away. Nothing else may be open.
 [[nodiscard]] ClientOutcome ask(Client& client, const ClientRequest& request);
 
 }  // namespace quire::http

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/result.h"
-#include "quantize/output_file.h"
+#include "base/output_file.h"
 
 namespace quire::quantize {
 

@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "quantize/journal.h"
 #include "quantize/json_text.h"
-#include "quantize/output_file.h"
+#include "base/output_file.h"
 
 namespace quire::quantize {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "http/fake_server.h"
 #include "program.h"
 
 namespace quire::app_test {
@@ -58,6 +59,43 @@ TEST(BenchServe, ConversationsThroughChatAndFailuresWithReasons) {
   const Ended bad = run_quire({"bench", "serve", "--base-url", server.url(), "--model", "gsm-tiny", "--num-prompts", "4", "--dataset", dataset, "--output-len", "3"});
   EXPECT_EQ(bad.status, 1) << "a request failed";
   EXPECT_THAT(bad.out, AllOf(HasSubstr("2 completed, 2 failed"), HasSubstr("failed      2: HTTP 400: ")));
+}
+
+// The log and the report name the model as the server does, and no more of its bytes than a line may hold.
+TEST(BenchServe, AServerGivesNoOrdersToTheTerminal) {
+  using namespace http::test;
+  FakeServer server([](const std::string& request) {
+    if (request.starts_with("GET")) return ServerAnswer{{{json_answer(R"({"data":[{"id":"m\u001b]0;x\u0007\u009b2J"}]})")}}};
+    if (request.find("\"stream\":true") == std::string::npos) return ServerAnswer{{{json_answer(R"({"usage":{"prompt_tokens":9}})")}}};
+    return ServerAnswer{{{stream_head() + chunk(event(R"({"error":{"message":"no \u001b[2J\u009b2J"}})")) + stream_end()}}};
+  });
+  const Ended ended = run_quire({"bench", "serve", "--base-url", server.url(), "--num-prompts", "1"});
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.out, AllOf(HasSubstr(R"(m\x1b]0;x\x07\xc2\x9b2J at http)"), HasSubstr(R"(no \x1b[2J\xc2\x9b2J)")));
+  EXPECT_THAT(ended.err, HasSubstr(R"(m\x1b]0;x\x07\xc2\x9b2J at http)"));
+  for (const std::string& text : {ended.out, ended.err})
+    for (const char* control : {"\x1b", "\x07", "\xc2\x9b"}) EXPECT_EQ(text.find(control), std::string::npos) << text;
+}
+
+// Each of these fails after --plot was looked at.
+TEST(BenchServe, ABenchThatFailsKeepsTheOldChart) {
+  const ::quire::test::TempDir dir;
+  const std::string old = dir.write("old.svg", "the chart of yesterday"), fresh = dir.path() + "/new.svg";
+  for (const std::string& plot : {old, fresh}) EXPECT_NE(run_quire({"bench", "serve", "--base-url", "http://127.0.0.1:1", "--plot", plot}).status, 0);
+  EXPECT_EQ(read_file(old, 1u << 20).value(), "the chart of yesterday");
+  EXPECT_FALSE(file_exists(fresh));
+  EXPECT_FALSE(file_exists(fresh + ".partial"));
+}
+
+TEST(BenchServe, ASilentServerIsGivenUpWhenTheUserSays) {
+  using namespace http::test;
+  FakeServer server([](const std::string& request) {
+    if (request.find("\"stream\":true") == std::string::npos) return ServerAnswer{{{json_answer(R"({"usage":{"prompt_tokens":9}})")}}};
+    return ServerAnswer{{}, AtEnd::kStayOpen};
+  });
+  const Ended ended = run_quire({"bench", "serve", "--base-url", server.url(), "--model", "m", "--num-prompts", "2", "--read-timeout", "0.5"});
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.out, HasSubstr("failed      2: the server sent nothing for 500 ms"));
 }
 
 TEST(BenchServe, WhatCannotBeMeasuredIsRefused) {

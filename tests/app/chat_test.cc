@@ -83,13 +83,13 @@ TEST(Chat, AFailedTurnIsForgottenAndTheNextOneAnswered) {
 TEST(Chat, CtrlCStopsTheAnswerAndTwiceLeaves) {
   using namespace http::test;
   FakeServer server([](const std::string&) {
-    return ServerAnswer{{{stream_head() + chunk(event(R"({"choices":[{"delta":{"content":"for \u001b[31mever"}}]})"))}}, AtEnd::kStayOpen};
+    return ServerAnswer{{{stream_head() + chunk(event(R"({"choices":[{"delta":{"content":"for \u001b[31mever \u009b31m"}}]})"))}}, AtEnd::kStayOpen};
   });
   Terminal terminal({"chat", "--base-url", server.url(), "--model", "m"});
   ASSERT_TRUE(terminal.shows("/help lists the commands")) << terminal.shown();
   ASSERT_TRUE(terminal.shows("> "));
   terminal.type("hello\n");
-  ASSERT_TRUE(terminal.shows("for ?[31mever")) << "no orders to the terminal: " << terminal.shown();
+  ASSERT_TRUE(terminal.shows("for ?[31mever ?31m")) << "no orders to the terminal: " << terminal.shown();
   terminal.type("\x03");
   ASSERT_TRUE(terminal.shows("(stopped)")) << terminal.shown();
   ASSERT_TRUE(terminal.shows("> ")) << "the program is still there";
@@ -106,6 +106,55 @@ TEST(Chat, CtrlCStopsTheAnswerAndTwiceLeaves) {
   ASSERT_TRUE(terminal.shows("> "));
   terminal.type("\x03");
   EXPECT_EQ(terminal.wait(), 0) << terminal.shown();
+}
+
+// Everything that a server says is on the screen sooner or later: its model's name, answers, finish reasons, errors.
+TEST(Chat, AServerGivesNoOrdersToTheTerminal) {
+  using namespace http::test;
+  FakeServer server([](const std::string& request) {
+    if (request.starts_with("GET")) return ServerAnswer{{{json_answer(R"({"data":[{"id":"m\u001b]0;x\u0007\u009b2J"}]})")}}};
+    if (request.find("second") != std::string::npos) return ServerAnswer{{{json_answer(R"({"error":{"message":"no \u009b2J"}})", "400 Bad Request")}}};
+    return ServerAnswer{{{stream_head() + chunk(event(R"({"choices":[{"delta":{"content":"first"},"finish_reason":"\u001bc\u009b2J"}]})")) + stream_end()}}};
+  });
+  Terminal terminal({"chat", "--base-url", server.url(), "--json"});
+  ASSERT_TRUE(terminal.shows(R"(m\x1b]0;x\x07\xc2\x9b2J: /help lists the commands)")) << terminal.shown();
+  ASSERT_TRUE(terminal.shows("> "));
+  terminal.type("hello\n");
+  ASSERT_TRUE(terminal.shows(R"((\x1bc\xc2\x9b2J))")) << terminal.shown();
+  ASSERT_TRUE(terminal.shows("> "));
+  terminal.type("second\n");
+  ASSERT_TRUE(terminal.shows(R"(no \xc2\x9b2J)")) << terminal.shown();
+  ASSERT_TRUE(terminal.shows("> "));
+  terminal.type("\x04");
+  EXPECT_EQ(terminal.wait(), 0) << terminal.shown();
+  EXPECT_THAT(terminal.shown(), AllOf(HasSubstr("\"finish_reason\""), Not(HasSubstr("\x1b")), Not(HasSubstr("\x07")), Not(HasSubstr("\xc2\x9b")))) << "the document is shown there too";
+}
+
+TEST(Chat, ALineThatIsTooLongEndsTheConversationAndNotItsDocument) {
+  const Ended ended = run_quire_with_input(chat_line({"--json"}), kQuestion + "\n" + std::string((1u << 20) + 100000, 'x') + "\n" + kQuestion + "\n");
+  EXPECT_EQ(ended.status, 1) << "the command line is right";
+  EXPECT_THAT(ended.err, HasSubstr("a line of standard input has more than 1048576 bytes"));
+  const auto document = document_of(ended);
+  EXPECT_EQ(document.at("messages").as_array().size(), 2u) << "what was answered before";
+  ASSERT_EQ(document.at("errors").as_array().size(), 1u);
+}
+
+TEST(Chat, SavingNeedsANewFileAndAPlace) {
+  const ::quire::test::TempDir dir;
+  const Ended ended = run_quire_with_input(chat_line(), "/save " + dir.path() + "/no/folder.json\n/save /dev/full\n");
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("/save: " + dir.path() + "/no/folder.json: cannot create: No such file or directory"), HasSubstr("/save: /dev/full: the file exists; choose another name")));
+}
+
+TEST(Chat, ASilentServerIsGivenUpWhenTheUserSays) {
+  using namespace http::test;
+  FakeServer server([](const std::string&) { return ServerAnswer{{}, AtEnd::kStayOpen}; });
+  const Ended answer = run_quire_with_input({"chat", "--base-url", server.url(), "--model", "m", "--read-timeout", "0.2"}, "hello\n");
+  EXPECT_EQ(answer.status, 1);
+  EXPECT_THAT(answer.err, HasSubstr("the server sent nothing for 200 ms"));
+  const Ended models = run_quire_with_input({"chat", "--base-url", server.url(), "--read-timeout", "0.2"}, "");
+  EXPECT_EQ(models.status, 1);
+  EXPECT_THAT(models.err, HasSubstr("GET /v1/models: "));
 }
 
 // However far the answer is when the key comes, the program stays and the next commands work.
@@ -156,6 +205,8 @@ TEST(Chat, RefusalsSayWhatToDo) {
   EXPECT_THAT(refused({"chat"}), AllOf(HasSubstr("MODEL is missing"), HasSubstr("--base-url URL")));
   EXPECT_THAT(refused({"chat", "--base-url", "https://h"}), HasSubstr("https is not built in"));
   EXPECT_THAT(refused({"chat", "--base-url", "http://127.0.0.1:1"}), HasSubstr("cannot connect: Connection refused"));
+  EXPECT_THAT(refused({"chat", "nowhere", "--read-timeout", "5"}), HasSubstr("--read-timeout: there is no server to wait for; it goes with --base-url"));
+  EXPECT_THAT(refused({"chat", "--base-url", "http://h", "--read-timeout", "0"}), HasSubstr("--read-timeout '0': must be a number from 0.001"));
   EXPECT_THAT(refused({"chat", "--base-url", "http://h", "--max-num-seqs", "4"}), HasSubstr("--max-num-seqs: --base-url talks with a server that runs already"));
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <boost/json/value.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -156,6 +157,29 @@ TEST_F(Gguf, ExportLeavesWhatIsThereAlone) {
   EXPECT_THAT(replaced.out, HasSubstr("tokenizer.json, tokenizer_config.json, config.json"));
   EXPECT_THAT(content_of(out + "/tokenizer.json"), HasSubstr("\"merges\""));
   EXPECT_EQ(content_of(out + "/other.txt"), "kept");
+}
+
+// A process of the same id was killed: its folder is in the way and nobody's.
+TEST_F(Gguf, ExportPassesOverWhatAKilledOneLeft) {
+  const std::string out = dir_->path() + "/again";
+  const std::string line = "mkdir '" + out + "'.partial-$$ && exec '" QUIRE_BINARY "' export-tokenizer '" + model("Q8_0") + "' --output '" + out + "' > /dev/null";
+  EXPECT_EQ(std::system(line.c_str()), 0);
+  EXPECT_TRUE(std::filesystem::exists(out + "/tokenizer.json"));
+  std::size_t left = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(dir_->path())) {
+    if (entry.path().filename().string().find("again.partial-") == std::string::npos) continue;
+    ++left;
+    std::filesystem::remove(entry.path());
+  }
+  EXPECT_EQ(left, 1u) << "the one that was there, which is not ours to remove";
+}
+
+TEST_F(Gguf, ExportSaysWhatItHasReplaced) {
+  const std::string out = dir_->path() + "/half";
+  std::filesystem::create_directories(out + "/config.json/a folder");
+  const Ended ended = run_quire({"export-tokenizer", model("Q8_0"), "--output", out, "--overwrite"});
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("/half/config.json: cannot be put there: "), HasSubstr("tokenizer.json, tokenizer_config.json are new there already, and the rest is not")));
 }
 
 TEST_F(Gguf, ExportRefusesWhatItCannotRead) {

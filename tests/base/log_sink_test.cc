@@ -4,9 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <spdlog/logger.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -15,6 +13,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "kit/file_limit.h"
 #include "kit/slowdown.h"
 #include "kit/temp_dir.h"
 
@@ -46,33 +45,13 @@ TEST(LogSink, AFullDeviceLosesLinesAndCountsThem) {
   EXPECT_EQ(log.num_lost(), 5);
 }
 
-// No byte more than `bytes` in any file of this process.
-class FileLimit {
- public:
-  explicit FileLimit(rlim_t bytes) : handler_(::signal(SIGXFSZ, SIG_IGN)) {
-    ::getrlimit(RLIMIT_FSIZE, &was_);
-    const rlimit low{.rlim_cur = bytes, .rlim_max = was_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &low);
-  }
-  ~FileLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &was_);
-    ::signal(SIGXFSZ, handler_);
-  }
-  FileLimit(const FileLimit&) = delete;
-  FileLimit& operator=(const FileLimit&) = delete;
-
- private:
-  sighandler_t handler_;
-  rlimit was_{};
-};
-
 // The file takes 100 bytes: a whole line, half of the second, nothing of the third. Emptied, as a log rotation does, it takes lines again.
 TEST(LogSink, RoomAgainTellsTheLossesOnceAndTearsNoLine) {
   const test::TempDir folder;
   const std::string path = folder.write("log", "");
   Log log(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   {
-    const FileLimit limit(100);
+    const test::FileLimit limit(100);
     for (const char c : {'a', 'b', 'c'}) log.line(std::string(60, c));
     EXPECT_EQ(log.num_lost(), 2);
     const std::string full = read_file(path, 1000).value();

@@ -1,16 +1,22 @@
 // The chart as a document: well formed, to scale, safe whatever the labels hold.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "base/files.h"
 #include "commands/bench_plot.h"
+#include "kit/file_limit.h"
+#include "kit/temp_dir.h"
 
 namespace quire::commands {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -93,6 +99,50 @@ TEST(Chart, APanelShowsItsOwnSeries) {
 TEST(Chart, NothingMeasuredIsStillAChart) {
   EXPECT_THAT(svg_text({.title = "t"}), HasSubstr("</svg>"));
   EXPECT_THAT(svg_text({.title = "t", .series = {"A"}, .panels = {{.axis = "x", .groups = {{"g", {{std::nullopt, "skipped"}}}}}}}), HasSubstr(">skipped<"));
+}
+
+std::string content_of(const std::string& path) { return read_file(path, 1u << 20).value(); }
+
+TEST(PlotFile, AskingWhetherItCanBeWrittenLeavesWhatIsThere) {
+  const test::TempDir dir;
+  const std::string old = dir.write("old.svg", "the chart of yesterday");
+  EXPECT_TRUE(check_plot(old).ok());
+  EXPECT_EQ(content_of(old), "the chart of yesterday");
+  EXPECT_TRUE(check_plot(dir.path() + "/new.svg").ok());
+  EXPECT_FALSE(file_exists(dir.path() + "/new.svg")) << "nothing is promised yet";
+  EXPECT_TRUE(check_plot("/dev/null").ok());
+  EXPECT_THAT(check_plot(dir.path()).error().message, HasSubstr("it is a folder; a file is needed"));
+  const Status nowhere = check_plot(dir.path() + "/no/such/folder.svg");
+  EXPECT_THAT(nowhere.error().message, AllOf(HasSubstr("--plot '"), HasSubstr("cannot be written"), HasSubstr("No such file or directory")));
+}
+
+TEST(PlotFile, IsReplacedWholeOrNotAtAll) {
+  const test::TempDir dir;
+  const std::string old = dir.write("old.svg", "the chart of yesterday");
+  {
+    const test::FileLimit limit(100);
+    EXPECT_THAT(write_plot(old, svg_text(example())).error().message, HasSubstr("File too large"));
+  }
+  EXPECT_EQ(content_of(old), "the chart of yesterday");
+  EXPECT_FALSE(file_exists(old + ".partial"));
+  EXPECT_TRUE(write_plot(old, svg_text(example())).ok());
+  EXPECT_EQ(content_of(old), svg_text(example()));
+}
+
+TEST(PlotFile, LinksStayLinksAndDevicesDevices) {
+  const test::TempDir dir;
+  const std::string file = dir.write("chart.svg", "old"), link = dir.path() + "/link.svg";
+  ASSERT_EQ(::symlink("chart.svg", link.c_str()), 0);
+  EXPECT_TRUE(write_plot(link, "new").ok());
+  EXPECT_EQ(content_of(file), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  const std::string device = dir.path() + "/device.svg";
+  ASSERT_EQ(::symlink("/dev/null", device.c_str()), 0);
+  EXPECT_TRUE(check_plot(device).ok());
+  EXPECT_TRUE(write_plot(device, "new").ok());
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  ASSERT_EQ(::symlink("/dev/full", (dir.path() + "/full.svg").c_str()), 0);
+  EXPECT_THAT(write_plot(dir.path() + "/full.svg", "new").error().message, HasSubstr("No space left on device"));
 }
 
 TEST(Ticks, StepsAreRoundAndFew) {

@@ -176,6 +176,33 @@ TEST(Client, SilenceIsBounded) {
   EXPECT_THAT(heard.events, ElementsAre("a"));
 }
 
+// Each byte is a sign of life, and none of them an answer.
+TEST(Client, AWholeAnswerTakesOnlySoLong) {
+  const auto drips = [](const std::string& head, const std::string& drop) {
+    ServerAnswer answer{{{head}}, AtEnd::kStayOpen};
+    for (int i = 0; i < 100; ++i) answer.pieces.push_back({drop, milliseconds(20)});
+    return answer;
+  };
+  const ServerAnswer answers[] = {drips("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n", "x"), drips("HTTP/1.1 200 OK\r\nX: ", "x"), drips(stream_head(), chunk(event("never the last")))};
+  for (const ServerAnswer& answer : answers) {
+    FakeServer server([&](const std::string&) { return answer; });
+    const auto client = client_of(server, {.silence = milliseconds(10000), .whole = milliseconds(150)});
+    const auto from = Client::Clock::now();
+    const ClientOutcome outcome = ask(*client, {.method = "GET", .path = "/v1/models"});
+    EXPECT_EQ(outcome.failure, "no whole answer within 150 ms");
+    EXPECT_LT(Client::Clock::now() - from, milliseconds(1500 * quire::test::kSlowdown));
+    EXPECT_EQ(client->num_open(), 0u) << "and the next one can be asked";
+  }
+}
+
+// The bound is of whole answers: a stream may take as long as it says something.
+TEST(Client, AStreamMayTakeLonger) {
+  FakeServer server([](const std::string&) { return ServerAnswer{{{stream_head() + chunk(event("a"))}, {chunk(event("b")), milliseconds(120)}, {stream_end()}}}; });
+  const Heard heard = listen(*client_of(server, {.whole = milliseconds(20)}), kAny);
+  EXPECT_EQ(heard.outcome.failure, "");
+  EXPECT_THAT(heard.events, ElementsAre("a", "b"));
+}
+
 TEST(Client, NobodyListens) {
   int port = 0;
   {

@@ -15,7 +15,7 @@
 #include "folder.h"
 #include "kit/temp_dir.h"
 #include "quantize/journal.h"
-#include "quantize/output_file.h"
+#include "base/output_file.h"
 
 namespace quire::quantize {
 namespace {

@@ -9,12 +9,14 @@
 
 #include "base/result.h"
 
-namespace quire::quantize {
+namespace quire {
 
 class OutputFile {
  public:
-  // Created, or cut to its first `keep_bytes`, where writing goes on. kIo when it is shorter than that.
+  // Created, or cut to its first `keep_bytes`, where writing goes on. kIo when it is shorter than that. A device or pipe is opened as it is.
   [[nodiscard]] static Result<OutputFile> open(const std::string& path, std::uint64_t keep_bytes = 0);
+  // A new file; an error when there is one already.
+  [[nodiscard]] static Result<OutputFile> create(const std::string& path);
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&& other) noexcept;
   OutputFile(const OutputFile&) = delete;
@@ -34,8 +36,12 @@ class OutputFile {
   std::uint64_t position_ = 0;
 };
 
-// The whole of `text` under `path`, which appears at once or not at all (through `path`.partial).
+// The whole of `text` under `path`, which appears at once or not at all (through `path`.partial, of which nothing is left).
 [[nodiscard]] Status write_whole_file(const std::string& path, std::string_view text);
+// Whether that can begin: nothing that is there is touched, and nothing is left.
+[[nodiscard]] Status check_whole_file(const std::string& path);
+// The whole of `text` under a name that is free; otherwise, and on a failure, there is nothing of it.
+[[nodiscard]] Status write_new_file(const std::string& path, std::string_view text);
 [[nodiscard]] Status rename_file(const std::string& from, const std::string& to);
 
-}  // namespace quire::quantize
+}  // namespace quire

@@ -1,4 +1,4 @@
-#include "quantize/output_file.h"
+#include "base/output_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -8,12 +8,20 @@
 #include <cstring>
 #include <utility>
 
-namespace quire::quantize {
+namespace quire {
 namespace {
+
+constexpr char kPartial[] = ".partial";
 
 Error failed(const std::string& path, const char* what) {
   const ErrorCode code = errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? ErrorCode::kResourceExhausted : ErrorCode::kIo;
   return Error{code, path + ": " + what + ": " + std::strerror(errno), {}};
+}
+
+Status write_synced(Result<OutputFile> file, std::string_view text) {
+  if (!file.ok()) return file.error();
+  QUIRE_RETURN_IF_ERROR(file->write(text));
+  return file->sync();
 }
 
 }  // namespace
@@ -23,9 +31,17 @@ Result<OutputFile> OutputFile::open(const std::string& path, std::uint64_t keep_
   if (file.fd_ < 0) return failed(path, "cannot create");
   struct stat st {};
   if (::fstat(file.fd_, &st) != 0) return failed(path, "cannot stat");
+  if (!S_ISREG(st.st_mode) && keep_bytes == 0) return file;
   if (static_cast<std::uint64_t>(st.st_size) < keep_bytes) return Error{ErrorCode::kIo, path + ": has " + std::to_string(st.st_size) + " bytes, and " + std::to_string(keep_bytes) + " were written", {}};
   if (::ftruncate(file.fd_, static_cast<off_t>(keep_bytes)) != 0) return failed(path, "cannot be cut");
   if (::lseek(file.fd_, static_cast<off_t>(keep_bytes), SEEK_SET) < 0) return failed(path, "cannot seek");
+  return file;
+}
+
+Result<OutputFile> OutputFile::create(const std::string& path) {
+  OutputFile file(path, ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644), 0);
+  if (file.fd_ < 0 && errno == EEXIST) return Error{ErrorCode::kIo, path + ": the file exists; choose another name", {}};
+  if (file.fd_ < 0) return failed(path, "cannot create");
   return file;
 }
 
@@ -53,20 +69,34 @@ Status OutputFile::write(std::span<const std::byte> bytes) {
   return {};
 }
 
-Status OutputFile::sync() {
-  if (::fsync(fd_) != 0) return failed(path_, "cannot write to the disk");
+Status OutputFile::sync() {  // EINVAL: pipes and devices have no such call
+  if (::fsync(fd_) != 0 && errno != EINVAL) return failed(path_, "cannot write to the disk");
   return {};
 }
 
 Status write_whole_file(const std::string& path, std::string_view text) {
-  const std::string partial = path + ".partial";
-  {
-    auto file = OutputFile::open(partial);
-    if (!file.ok()) return file.error();
-    QUIRE_RETURN_IF_ERROR(file->write(text));
-    QUIRE_RETURN_IF_ERROR(file->sync());
-  }
-  return rename_file(partial, path);
+  const std::string partial = path + kPartial;
+  Status done = write_synced(OutputFile::open(partial), text);
+  if (done.ok()) done = rename_file(partial, path);
+  if (!done.ok()) ::unlink(partial.c_str());
+  return done;
+}
+
+Status check_whole_file(const std::string& path) {
+  const std::string partial = path + kPartial;
+  const int fd = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd < 0) return errno == EEXIST ? Status() : Status(failed(partial, "cannot create"));
+  ::close(fd);
+  ::unlink(partial.c_str());
+  return {};
+}
+
+Status write_new_file(const std::string& path, std::string_view text) {
+  auto file = OutputFile::create(path);
+  if (!file.ok()) return file.error();
+  const Status done = write_synced(std::move(file), text);
+  if (!done.ok()) ::unlink(path.c_str());
+  return done;
 }
 
 Status rename_file(const std::string& from, const std::string& to) {
@@ -82,4 +112,4 @@ Status rename_file(const std::string& from, const std::string& to) {
   return status;
 }
 
-}  // namespace quire::quantize
+}  // namespace quire
