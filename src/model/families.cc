@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/json/value.hpp>
+
+#include "model/json_fields.h"
 
 namespace quire::model {
 namespace {
@@ -110,7 +113,7 @@ std::string other_words(const Family& f) {
   std::string out = f.activation == Activation::kGeluTanh ? "GELU (tanh)" : "SiLU";
   if (f.scaled_embeddings) out += "; scaled embeddings";
   if (f.attention_scalar) out += "; `query_pre_attn_scalar`";
-  if (f.soft_caps) out += f.default_final_cap > 0.0 ? "; soft caps (50 and 30)" : "; soft caps if stated";
+  if (f.soft_caps) out += f.default_final_cap > 0.0 ? "; soft caps (" + shown(f.default_attention_cap) + " and " + shown(f.default_final_cap) + ")" : "; soft caps if stated";
   if (f.local_rope_theta > 0.0) out += "; rope of its own in layers with a window";
   if (f.tied) out += "; tied unless stated";
   return out;

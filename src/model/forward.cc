@@ -56,7 +56,7 @@ void after_attention(device::Stream& stream, const ForwardModel& m, const LayerT
   observe(m, Site::kOInput, layer);
   if (o_input.quant.quantised()) ops::quantise(stream, t.attended, o_input);
   ops::linear(stream, o_input, w.o, t.projected);
-  ops::add_rms_norm(stream, t.projected, t.residual, {w.feed_forward_norm, eps, w.attended_norm}, t.hidden, gate_up_input);
+  ops::add_rms_norm(stream, t.projected, {.residual = t.residual, .weight = w.feed_forward_norm, .eps = eps, .branch = w.attended_norm}, t.hidden, gate_up_input);
   observe(m, Site::kGateUpInput, layer);
   ops::linear(stream, gate_up_input, w.gate_up, t.gate_up);
   gate(stream, m.spec.activation, t.gate_up, t.activated, down_input);
@@ -64,9 +64,9 @@ void after_attention(device::Stream& stream, const ForwardModel& m, const LayerT
   ops::linear(stream, down_input, w.down, t.projected);
   if (layer + 1 < m.spec.num_layers) {
     const LayerWeights& next = layer_weights(m, layer + 1);
-    ops::add_rms_norm(stream, t.projected, t.residual, {next.input_norm, eps, w.fed_norm}, t.hidden, m.act.input_of(next.qkv, t.hidden));
+    ops::add_rms_norm(stream, t.projected, {.residual = t.residual, .weight = next.input_norm, .eps = eps, .branch = w.fed_norm}, t.hidden, m.act.input_of(next.qkv, t.hidden));
   } else {
-    ops::add_rms_norm(stream, t.projected, t.residual, {m.weights.final_norm(), eps, w.fed_norm}, t.hidden);
+    ops::add_rms_norm(stream, t.projected, {.residual = t.residual, .weight = m.weights.final_norm(), .eps = eps, .branch = w.fed_norm}, t.hidden);
   }
 }
 
@@ -104,7 +104,7 @@ void forward_piece(device::Stream& stream, const ForwardModel& m, const StepView
   if (piece == 0) {
     ops::embed(stream, step.token_ids, m.weights.embedding(), t.residual);
     const LayerWeights& first = layer_weights(m, 0);
-    ops::rms_norm(stream, t.residual, first.input_norm, static_cast<float>(m.spec.rms_norm_eps), t.hidden, m.act.input_of(first.qkv, t.hidden));
+    ops::rms_norm(stream, t.residual, {.weight = first.input_norm, .eps = static_cast<float>(m.spec.rms_norm_eps)}, t.hidden, m.act.input_of(first.qkv, t.hidden));
   } else {
     after_attention(stream, m, t, piece - 1);
   }

@@ -32,7 +32,8 @@ using CodedFloats = hn::ScalableTag<float>;
 using CodedInts = hn::RebindToSigned<CodedFloats>;
 using IntVec = hn::Vec<CodedInts>;
 
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+// Better targets have lower bits; SSE2 and what has no vectors lack products of bytes.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSSE3
 #if HWY_TARGET <= HWY_AVX3
 HWY_INLINE IntVec byte_pairs(IntVec w, IntVec x) { return IntVec{_mm512_maddubs_epi16(w.raw, x.raw)}; }
 HWY_INLINE IntVec short_pairs(IntVec a, IntVec b) { return IntVec{_mm512_madd_epi16(a.raw, b.raw)}; }
@@ -217,7 +218,7 @@ HWY_INLINE void coded_block(std::int64_t rows, const ops::CodedLayout& layout, c
 }
 
 HWY_INLINE void coded_block_any(std::int64_t rows, const ops::CodedLayout& layout, const CodedSlice& s) {
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET <= HWY_AVX3
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
   if (ops::cpu_has_byte_dots()) return layout.bits == 4 ? coded_block<4, Dots::kOneInstruction>(rows, layout, s) : coded_block<8, Dots::kOneInstruction>(rows, layout, s);
 #endif
   if (layout.bits == 4) return coded_block<4, Dots::kNarrow>(rows, layout, s);

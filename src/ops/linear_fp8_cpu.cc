@@ -41,9 +41,24 @@ HWY_INLINE void widen_weights(const T* HWY_RESTRICT w, std::int64_t count, float
   for (std::int64_t i = 0; i < count * ops::kPanel; i += static_cast<std::int64_t>(hn::Lanes(d))) hn::Store(shifted_weights(d, w + i), d, out + i);
 }
 
-// sums[r][v] += x[r][k] * w[k][v], k rising. One slice of kFp8Vectors vectors of outputs. w: floats, or FP8 that is widened on the way.
+// Some inputs of rows and of a panel: the products that are summed up.
+template <class W>
+struct Fp8Products {
+  const float* x;  // of the first row; rows are ldx apart
+  std::int64_t ldx;
+  const W* w;      // [count, kPanel]: floats, or FP8 that is widened on the way
+  std::int64_t count;
+  float* sums;     // [rows, kPanel]
+};
+
+// sums[r][v] += x[r][k] * w[k][v], k rising. One slice of kFp8Vectors vectors of outputs, from `column` on.
 template <std::size_t R, class D, class W>
-HWY_INLINE void add_products(D d, const float* HWY_RESTRICT x, std::int64_t ldx, const W* HWY_RESTRICT w, std::int64_t count, float* HWY_RESTRICT sums) {
+HWY_INLINE void add_products(D d, const Fp8Products<W>& p, std::int64_t column) {
+  // Copies, which no store through `sums` changes.
+  const float* HWY_RESTRICT x = p.x;
+  const W* HWY_RESTRICT w = p.w + column;
+  float* HWY_RESTRICT sums = p.sums + column;
+  const std::int64_t ldx = p.ldx, count = p.count;
   const std::size_t lanes = hn::Lanes(d);
   hn::Vec<D> sum[R][kFp8Vectors];
 #pragma GCC unroll 8
@@ -71,17 +86,17 @@ HWY_INLINE void add_products(D d, const float* HWY_RESTRICT x, std::int64_t ldx,
 
 // All outputs of a panel, for 1 to kFp8Rows rows.
 template <class W>
-HWY_NOINLINE void add_panel(int rows, const float* x, std::int64_t ldx, const W* w, std::int64_t count, float* sums) {
+HWY_NOINLINE void add_panel(int rows, const Fp8Products<W>& p) {
   const hn::ScalableTag<float> d;
   for (std::int64_t c = 0; c < ops::kPanel; c += static_cast<std::int64_t>(hn::Lanes(d) * kFp8Vectors)) {
     if constexpr (kFp8Rows >= 6) {
-      if (rows == 6) add_products<6>(d, x, ldx, w + c, count, sums + c);
-      if (rows == 5) add_products<5>(d, x, ldx, w + c, count, sums + c);
-      if (rows == 4) add_products<4>(d, x, ldx, w + c, count, sums + c);
-      if (rows == 3) add_products<3>(d, x, ldx, w + c, count, sums + c);
+      if (rows == 6) add_products<6>(d, p, c);
+      if (rows == 5) add_products<5>(d, p, c);
+      if (rows == 4) add_products<4>(d, p, c);
+      if (rows == 3) add_products<3>(d, p, c);
     }
-    if (rows == 2) add_products<2>(d, x, ldx, w + c, count, sums + c);
-    if (rows == 1) add_products<1>(d, x, ldx, w + c, count, sums + c);
+    if (rows == 2) add_products<2>(d, p, c);
+    if (rows == 1) add_products<1>(d, p, c);
   }
 }
 
@@ -121,15 +136,23 @@ HWY_INLINE void add_group(const ops::LinearFp8Params& p, const Fp8Unit& u, std::
   }
 }
 
-// Inputs [k, k + count) of the unit's rows onto the sums. w: their weights, as floats or as they are stored.
+// Inputs [k, k + count) with their weights of a panel, as floats or as they are stored.
+template <class W>
+struct Fp8Chunk {
+  std::int64_t k, count;
+  const W* w;
+};
+
+// A chunk's products with the unit's rows onto the sums.
 template <class T, class W>
-HWY_INLINE void add_chunk(const ops::LinearFp8Params& p, const Fp8Unit& u, std::int64_t k, std::int64_t count, const W* w, float* sums) {
+HWY_INLINE void add_chunk(const ops::LinearFp8Params& p, const Fp8Unit& u, const Fp8Chunk<W>& chunk, float* sums) {
+  const std::int64_t count = chunk.count;
   const hn::ScalableTag<float> d;
   HWY_ALIGN float x_chunk[kFp8Rows * kChunk];
   for (std::int64_t r = 0; r < u.rows; r += kFp8Rows) {
-    const std::int64_t rows = std::min<std::int64_t>(kFp8Rows, u.rows - r), first = (u.row + r) * p.k + k;
+    const std::int64_t rows = std::min<std::int64_t>(kFp8Rows, u.rows - r), first = (u.row + r) * p.k + chunk.k;
     if (!p.input.quantised()) {
-      add_panel(static_cast<int>(rows), static_cast<const float*>(p.x) + first, p.k, w, count, sums + r * ops::kPanel);
+      add_panel(static_cast<int>(rows), Fp8Products<W>{.x = static_cast<const float*>(p.x) + first, .ldx = p.k, .w = chunk.w, .count = count, .sums = sums + r * ops::kPanel});
       continue;
     }
     const T* x = static_cast<const T*>(p.x) + p.input.copy_of(u.part) * p.copy_stride + first;
@@ -139,7 +162,7 @@ HWY_INLINE void add_chunk(const ops::LinearFp8Params& p, const Fp8Unit& u, std::
       for (std::int64_t j = 0; j < full; j += lanes) hn::Store(load_f32(d, x + j), d, out + j);
       for (std::int64_t j = full; j < count; ++j) out[j] = scalar_f32(x[j]);
     }
-    add_panel(static_cast<int>(rows), x_chunk, kChunk, w, count, sums + r * ops::kPanel);
+    add_panel(static_cast<int>(rows), Fp8Products<W>{.x = x_chunk, .ldx = kChunk, .w = chunk.w, .count = count, .sums = sums + r * ops::kPanel});
   }
 }
 
@@ -158,10 +181,10 @@ HWY_INLINE void fp8_unit(const ops::LinearFp8Params& p, const Fp8Unit& u) {
       const std::int64_t count = std::min(kChunk, end - k);
       const T* stored = w + k * ops::kPanel;
       if (u.rows <= kFp8Rows) {  // nothing to reuse: through registers
-        add_chunk<T>(p, u, k, count, stored, sums);
+        add_chunk<T>(p, u, Fp8Chunk<T>{k, count, stored}, sums);
       } else {
         widen_weights(stored, count, w_chunk);
-        add_chunk<T>(p, u, k, count, static_cast<const float*>(w_chunk), sums);
+        add_chunk<T>(p, u, Fp8Chunk<float>{k, count, w_chunk}, sums);
       }
       k += count;
     }

@@ -51,19 +51,19 @@ void quantise(Stream& stream, const ActTensor& x, const ActTensor& y) {
   stream.launch(KernelId::kQuantise, Geometry{x.rows(), 2 * x.columns()}, QuantiseParams{x.f32(), x.columns(), quantise_out(y, x.rows(), x.columns())});
 }
 
-void rms_norm(Stream& stream, const ActTensor& x, const float* weight, float eps, const ActTensor& y, const ActTensor& quantised) {
+void rms_norm(Stream& stream, const ActTensor& x, const RmsNorm& norm, const ActTensor& y, const ActTensor& quantised) {
   check_f32(y, x.rows(), x.columns());
   check_f32(x, x.rows(), x.columns());
   stream.launch(KernelId::kRmsNorm, Geometry{x.rows(), 2 * x.columns()},
-                RmsNormParams{x.f32(), nullptr, nullptr, weight, y.f32(), x.columns(), eps, quantise_out(quantised, x.rows(), x.columns())});
+                RmsNormParams{x.f32(), nullptr, nullptr, norm.weight, y.f32(), x.columns(), norm.eps, quantise_out(quantised, x.rows(), x.columns())});
 }
 
-void add_rms_norm(Stream& stream, const ActTensor& x, const ActTensor& residual, const ResidualNorm& norm, const ActTensor& y, const ActTensor& quantised) {
+void add_rms_norm(Stream& stream, const ActTensor& x, const ResidualNorm& norm, const ActTensor& y, const ActTensor& quantised) {
   check_f32(x, x.rows(), x.columns());
-  check_f32(residual, x.rows(), x.columns());
+  check_f32(norm.residual, x.rows(), x.columns());
   check_f32(y, x.rows(), x.columns());
   stream.launch(KernelId::kAddRmsNorm, Geometry{x.rows(), 3 * x.columns()},
-                RmsNormParams{x.f32(), residual.f32(), norm.branch, norm.weight, y.f32(), x.columns(), norm.eps, quantise_out(quantised, x.rows(), x.columns())});
+                RmsNormParams{x.f32(), norm.residual.f32(), norm.branch, norm.weight, y.f32(), x.columns(), norm.eps, quantise_out(quantised, x.rows(), x.columns())});
 }
 
 namespace {

@@ -31,15 +31,20 @@ void quantise(Stream& stream, const ActTensor& x, const ActTensor& y);
 
 // The next four leave float32 in y, and in `quantised` what quantise() makes of it, if that is quantised: the input of the linear that follows.
 
+struct RmsNorm {
+  const float* weight = nullptr;  // [n]
+  float eps = 0.0f;
+};
 // y = x / sqrt(mean(x^2) + eps) * weight.
-void rms_norm(Stream& stream, const ActTensor& x, const float* weight, float eps, const ActTensor& y, const ActTensor& quantised = {});
+void rms_norm(Stream& stream, const ActTensor& x, const RmsNorm& norm, const ActTensor& y, const ActTensor& quantised = {});
 struct ResidualNorm {
+  ActTensor residual;             // in and out: [rows, n]
   const float* weight = nullptr;  // [n]
   float eps = 0.0f;
   const float* branch = nullptr;  // [n] or nullptr: no norm of x
 };
-// residual += x, or rms_norm(x) with norm.branch; y = rms_norm(residual). residual and x are [rows, n].
-void add_rms_norm(Stream& stream, const ActTensor& x, const ActTensor& residual, const ResidualNorm& norm, const ActTensor& y, const ActTensor& quantised = {});
+// residual += x, or rms_norm(x) with norm.branch; y = rms_norm(residual). x is [rows, n].
+void add_rms_norm(Stream& stream, const ActTensor& x, const ResidualNorm& norm, const ActTensor& y, const ActTensor& quantised = {});
 // y = silu(gate) * up; gate_up [rows, 2n].
 void silu_mul(Stream& stream, const ActTensor& gate_up, const ActTensor& y, const ActTensor& quantised = {});
 // The same with gelu_tanh(g) = g / 2 * (1 + tanh(sqrt(2 / pi) * (g + 0.044715 g^3))).

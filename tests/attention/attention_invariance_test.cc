@@ -15,22 +15,6 @@ namespace {
 
 using test::ShapeCase;
 
-// The same pool and sequence with only its last `rows` of query rows (all tokens stay cached, the prefix as if computed before).
-test::KvBatch last_rows(const test::KvBatch& b, std::size_t sequence, std::int32_t first, std::int32_t count) {
-  test::KvBatch part = b;
-  const std::int32_t cached = b.shape.seq_lens[sequence] - b.shape.query_lens[sequence];
-  part.shape.query_lens = {count};
-  part.shape.seq_lens = {cached + first + count};
-  part.shape.padding_rows = 0;
-  part.batch.block_tables = {b.batch.block_tables[sequence]};
-  part.batch.seq_lens = part.shape.seq_lens;
-  part.batch.query_start_loc = {0, count};
-  const auto width = static_cast<std::ptrdiff_t>(b.queries.cols);
-  const auto from = b.queries.values.begin() + (b.batch.query_start_loc[sequence] + first) * width;
-  part.queries = reference::Matrix(count, b.queries.cols, {from, from + count * width});
-  return part;
-}
-
 const ShapeCase kCases[] = {
     {.dtype = DType::kF32, .num_heads = 8, .num_kv_heads = 2, .head_dim = 40, .block_size = 16, .lens = {{1, 513}, {70, 70}, {0, 3}, {130, 600}, {1, 1}, {2, 66}}},
     {.dtype = DType::kBF16, .num_heads = 7, .num_kv_heads = 1, .head_dim = 64, .block_size = 48, .lens = {{1, 1100}, {67, 131}, {5, 5}, {1, 64}}},
@@ -66,7 +50,7 @@ TEST_P(Invariance, ASequenceAloneAndEveryTokenAlone) {
     const auto want = test::rows_of(b_, baseline_, s);
     const auto width = static_cast<std::size_t>(b_.queries.cols);
     for (std::int32_t i = 0; i < rows; ++i) {  // a decode of each token
-      const test::KvBatch one = last_rows(b_, s, i, 1);
+      const test::KvBatch one = test::part_of(b_, s, i, 1);
       const auto got = test::AttentionStep(one).run("CPU_SPLIT");
       const auto c = test::compare_bits(got, std::span(want).subspan(static_cast<std::size_t>(i) * width, width));
       ASSERT_TRUE(c.equal) << "sequence " << s << ", token " << i << ": " << c.report;
@@ -79,7 +63,7 @@ TEST_P(Invariance, ChunksOfAnySize) {
     for (const std::int32_t chunk : {1, 3, 7, 16, 64}) {
       std::vector<float> joined;
       for (std::int32_t first = 0; first < c_.lens[s].first; first += chunk) {
-        const test::KvBatch part = last_rows(b_, s, first, std::min(chunk, c_.lens[s].first - first));
+        const test::KvBatch part = test::part_of(b_, s, first, std::min(chunk, c_.lens[s].first - first));
         const auto got = test::AttentionStep(part).run(chunk % 2 == 0 ? "CPU_UNIFIED" : "CPU_SPLIT");
         joined.insert(joined.end(), got.begin(), got.end());
       }
@@ -117,22 +101,13 @@ TEST_P(Invariance, RecordedThenReplayedWithOtherLengths) {
   for (const char* backend : test::kBackends) {
     test::AttentionStep step(b_, 2);
     const auto tables = step.tables;
-    const auto counts = std::to_array(step.counts);
     device::Graph graph;
     std::fill(step.tables.begin(), step.tables.end(), -1);  // none of it may be read while recording
     step.stream->begin_record(graph);
     step.launch(*step.stream, backend, 40);
     step.stream->end_record();
     step.tables = tables;  // same memory, new content
-    std::fill(step.counts, step.counts + 4, 0);
-    test::poison(step.out.bytes(), DType::kF32);
-    step.stream->replay(graph);
-    for (const float v : step.out.as<float>()) ASSERT_NE(v, v) << "no work, yet something was written";
-    std::copy(counts.begin(), counts.end(), step.counts);
-    step.stream->replay(graph);
-    const auto values = step.out.as<float>();
-    const auto c = test::compare_bits(values, baseline_);
-    EXPECT_TRUE(c.equal) << backend << ": " << c.report;
+    expect_replays(step, graph, baseline_, backend);
   }
 }
 

@@ -168,21 +168,6 @@ TEST(Masks, EveryHeadSize) {
   }
 }
 
-// The same sequence's rows [first, first + count) alone, its prefix cached.
-test::KvBatch part_of(const test::KvBatch& b, std::size_t s, std::int32_t first, std::int32_t count) {
-  test::KvBatch part = b;
-  part.shape.query_lens = {count};
-  part.shape.seq_lens = {b.shape.seq_lens[s] - b.shape.query_lens[s] + first + count};
-  part.shape.padding_rows = 0;
-  part.batch.block_tables = {b.batch.block_tables[s]};
-  part.batch.seq_lens = part.shape.seq_lens;
-  part.batch.query_start_loc = {0, count};
-  const auto width = static_cast<std::ptrdiff_t>(b.queries.cols);
-  const auto from = b.queries.values.begin() + (b.batch.query_start_loc[s] + first) * width;
-  part.queries = reference::Matrix(count, b.queries.cols, {from, from + count * width});
-  return part;
-}
-
 TEST(MasksProperty, RandomShapesAndMasksCombined) {
   auto rng = test::seeded_rng();
   for (int round = 0; round < 40; ++round) {
@@ -203,7 +188,7 @@ TEST(MasksProperty, RandomShapesAndMasksCombined) {
     std::vector<float> joined;
     for (const auto& [first, count] : {std::pair{0, cut}, std::pair{cut, c.query_lens[s] - cut}}) {
       if (count == 0) continue;
-      const test::KvBatch part = part_of(b, s, first, count);
+      const test::KvBatch part = test::part_of(b, s, first, count);
       const auto got = test::AttentionStep(part, 2, {.masks = masks, .decode_query_len = 9 - decode_len}).run(test::kBackends[rng() % 2]);
       joined.insert(joined.end(), got.begin(), got.end());
     }

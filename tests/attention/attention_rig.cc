@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -169,6 +170,34 @@ void expect_right(const KvBatch& b, float scale, const reference::AttentionMasks
         std::copy(bound.out.begin(), bound.out.end(), bounds.begin() + at);
       }
   const auto c = compare(widen(std::span<const float>(got)), want, bounds);
+  EXPECT_TRUE(c.equal) << what << ": " << c.report;
+}
+
+KvBatch part_of(const KvBatch& b, std::size_t sequence, std::int32_t first, std::int32_t count) {
+  KvBatch part = b;
+  const std::int32_t cached = b.shape.seq_lens[sequence] - b.shape.query_lens[sequence];
+  part.shape.query_lens = {count};
+  part.shape.seq_lens = {cached + first + count};
+  part.shape.padding_rows = 0;
+  part.batch.block_tables = {b.batch.block_tables[sequence]};
+  part.batch.seq_lens = part.shape.seq_lens;
+  part.batch.query_start_loc = {0, count};
+  const auto width = static_cast<std::ptrdiff_t>(b.queries.cols);
+  const auto from = b.queries.values.begin() + (b.batch.query_start_loc[sequence] + first) * width;
+  part.queries = reference::Matrix(count, b.queries.cols, {from, from + count * width});
+  return part;
+}
+
+void expect_replays(AttentionStep& step, const device::Graph& graph, const std::vector<float>& want, const std::string& what) {
+  const auto counts = std::to_array(step.counts);
+  std::fill(step.counts, step.counts + counts.size(), 0);
+  poison(step.out.bytes(), DType::kF32);
+  step.stream->replay(graph);
+  for (const float v : step.out.as<float>()) ASSERT_NE(v, v) << what << ": no work, yet something was written";
+  std::copy(counts.begin(), counts.end(), step.counts);
+  step.stream->replay(graph);
+  const auto values = step.out.as<float>();
+  const auto c = compare_bits(values, want);
   EXPECT_TRUE(c.equal) << what << ": " << c.report;
 }
 

@@ -67,6 +67,12 @@ struct ShapeCase {
 // Expects the twin's values within derived bounds, row by row from the fixture's plain matrices: independent of pool, layout and tables.
 void expect_right(const KvBatch& b, float scale, const reference::AttentionMasks& masks, const std::vector<float>& got, const std::string& what);
 
+// Only the rows [first, first + count) of a sequence's query, in the same pool: all of its tokens before them are cached.
+[[nodiscard]] KvBatch part_of(const KvBatch& b, std::size_t sequence, std::int32_t first, std::int32_t count);
+
+// Expects of a recorded step that it writes nothing where all counts are 0, and then `want` with the counts that it has now.
+void expect_replays(AttentionStep& step, const device::Graph& graph, const std::vector<float>& want, const std::string& what);
+
 // Rows of one sequence.
 [[nodiscard]] std::vector<float> rows_of(const KvBatch& b, const std::vector<float>& out, std::size_t sequence);
 

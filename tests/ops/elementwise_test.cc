@@ -44,7 +44,7 @@ TEST(RmsNorm, EveryWidthWithinItsBound) {
     SCOPED_TRACE(n);
     const NormCase c = norm_case(n, rng);
     test::GuardedActs x(c.x, 4 * (rng() % 16)), w(c.weight, 4 * (rng() % 16)), y(5, n, 4 * (rng() % 16));
-    ops::rms_norm(test::op_stream(), x.tensor(), w.floats().data(), static_cast<float>(c.eps), y.tensor());
+    ops::rms_norm(test::op_stream(), x.tensor(), {.weight = w.floats().data(), .eps = static_cast<float>(c.eps)}, y.tensor());
     EXPECT_EQ(y.buffer.damage(), "");
     const auto cmp = test::compare(y.buffer.values(), reference::rms_norm(c.x, c.weight.values, c.eps).values, test::rms_norm_bounds(c.x, c.weight.values, c.eps, {}));
     EXPECT_TRUE(cmp.equal) << cmp.report;
@@ -59,7 +59,7 @@ TEST(AddRmsNorm, AddsOnceAndNormsTheSum) {
     SCOPED_TRACE(n);
     const NormCase c = norm_case(n, rng);
     test::GuardedActs x(c.x, 4 * (rng() % 16)), r(c.residual, 4 * (rng() % 16)), w(c.weight), y(5, n, 4 * (rng() % 16));
-    ops::add_rms_norm(test::op_stream(), x.tensor(), r.tensor(), {w.floats().data(), static_cast<float>(c.eps)}, y.tensor());
+    ops::add_rms_norm(test::op_stream(), x.tensor(), {.residual = r.tensor(), .weight = w.floats().data(), .eps = static_cast<float>(c.eps)}, y.tensor());
     EXPECT_EQ(y.buffer.damage() + r.buffer.damage(), "");
     Matrix sum(5, n);  // one float32 addition: known exactly
     for (std::size_t i = 0; i < sum.values.size(); ++i) sum.values[i] = static_cast<float>(c.x.values[i]) + static_cast<float>(c.residual.values[i]);
@@ -77,13 +77,13 @@ TEST(RmsNorm, RowsAreTheirOwnWhateverTheBatchAndThreads) {
   std::fill(m.row(2).begin(), m.row(2).end(), 0.0);
   test::GuardedActs x(m), w(test::random_matrix(1, kN, DType::kF32, 1.0, rng)), all(kRows, kN), threaded(kRows, kN);
   x.row(1)[5] = kNan;
-  ops::rms_norm(test::op_stream(), x.tensor(), w.floats().data(), 1e-5f, all.tensor());
-  ops::rms_norm(test::op_stream(4), x.tensor(), w.floats().data(), 1e-5f, threaded.tensor());
+  ops::rms_norm(test::op_stream(), x.tensor(), {.weight = w.floats().data(), .eps = 1e-5f}, all.tensor());
+  ops::rms_norm(test::op_stream(4), x.tensor(), {.weight = w.floats().data(), .eps = 1e-5f}, threaded.tensor());
   EXPECT_TRUE(test::compare_bits(all.floats(), threaded.floats()).equal);
   for (std::int64_t r = 0; r < kRows; ++r) {
     test::GuardedActs one(1, kN), y(1, kN);
     std::copy(x.row(r).begin(), x.row(r).end(), one.floats().begin());
-    ops::rms_norm(test::op_stream(), one.tensor(), w.floats().data(), 1e-5f, y.tensor());
+    ops::rms_norm(test::op_stream(), one.tensor(), {.weight = w.floats().data(), .eps = 1e-5f}, y.tensor());
     const auto c = test::compare_bits(all.row(r), y.floats());
     ASSERT_TRUE(c.equal) << "row " << r << ": " << c.report;
     for (const float v : y.floats()) ASSERT_TRUE(r == 1 ? std::isnan(v) : r == 2 ? v == 0.0f : std::isfinite(v)) << r;
@@ -142,7 +142,7 @@ TEST(AddRmsNorm, ABranchIsNormedBeforeItIsAdded) {
     const NormCase c = norm_case(n, rng);
     const Matrix branch = test::random_matrix(1, n, DType::kF32, 1.0, rng);
     test::GuardedActs x(c.x, 4 * (rng() % 16)), r(c.residual, 4 * (rng() % 16)), w(c.weight), b(branch, 4 * (rng() % 16)), y(5, n, 4 * (rng() % 16));
-    ops::add_rms_norm(test::op_stream(), x.tensor(), r.tensor(), {w.floats().data(), static_cast<float>(c.eps), b.floats().data()}, y.tensor());
+    ops::add_rms_norm(test::op_stream(), x.tensor(), {.residual = r.tensor(), .weight = w.floats().data(), .eps = static_cast<float>(c.eps), .branch = b.floats().data()}, y.tensor());
     EXPECT_EQ(y.buffer.damage() + r.buffer.damage(), "");
     const Matrix normed = reference::rms_norm(c.x, branch.values, c.eps);
     std::vector<double> sums, bounds = test::rms_norm_bounds(c.x, branch.values, c.eps, {});
@@ -243,9 +243,9 @@ TEST(Elementwise, NothingIsReadOrWrittenPastTheEnd) {
     for (std::int64_t i = 0; i < n; ++i) ASSERT_NEAR(y.data()[i], 0.841f, 1e-3f) << n;
     ops::soft_cap(test::op_stream(), y.row(), 0.5f);
     for (std::int64_t i = 0; i < n; ++i) ASSERT_NEAR(y.data()[i], 0.467f, 1e-3f) << n;
-    ops::rms_norm(test::op_stream(), x.row(), weight.data(), 0.0f, y.row());
-    ops::add_rms_norm(test::op_stream(), x.row(), residual.row(), {weight.data(), 0.0f}, y.row());
-    ops::add_rms_norm(test::op_stream(), x.row(), residual.row(), {weight.data(), 0.0f, weight.data()}, y.row());
+    ops::rms_norm(test::op_stream(), x.row(), {.weight = weight.data(), .eps = 0.0f}, y.row());
+    ops::add_rms_norm(test::op_stream(), x.row(), {.residual = residual.row(), .weight = weight.data(), .eps = 0.0f}, y.row());
+    ops::add_rms_norm(test::op_stream(), x.row(), {.residual = residual.row(), .weight = weight.data(), .eps = 0.0f, .branch = weight.data()}, y.row());
     for (std::int64_t i = 0; i < n; ++i) ASSERT_NEAR(y.data()[i], 1.0f, 1e-3f) << n;
   }
 }

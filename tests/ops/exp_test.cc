@@ -27,6 +27,8 @@ HWY_AFTER_NAMESPACE();
 #include <limits>
 #include <vector>
 
+#include "ops/ulps.h"
+
 namespace quire {
 HWY_EXPORT(exp_floats);
 namespace {
@@ -34,12 +36,6 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 void run(const std::vector<float>& x, std::vector<float>& y) { HWY_DYNAMIC_DISPATCH(exp_floats)(x.data(), y.data(), x.size()); }
-
-// |got - exact| in units in the last place of float32 at `exact`, subnormals included.
-double ulps(float got, double exact) {
-  const int exponent = std::max(std::ilogb(exact), -126);
-  return std::fabs(static_cast<double>(got) - exact) / std::ldexp(1.0, exponent - 23);
-}
 
 TEST(Exp, TwoUnitsInTheLastPlaceOverTheFloats) {
   std::vector<float> x(4096), y(4096);
@@ -62,7 +58,7 @@ TEST(Exp, TwoUnitsInTheLastPlaceOverTheFloats) {
         ASSERT_EQ(y[i], 0.0f) << x[i];
         continue;
       }
-      const double u = ulps(y[i], exact);
+      const double u = test::ulps(y[i], exact);
       if (u > worst) worst = u, worst_at = x[i];
     }
   }

@@ -106,8 +106,8 @@ TEST(QuantiseInt8, FusedFormsStoreWhatThePlainOnesWould) {
       expect_numbers(fused, Matrix(5, n, test::widen(std::span<const float>(floats))));
     };
     const auto& s = test::op_stream;
-    both("rms_norm", [&](const ops::ActTensor& y, const ops::ActTensor& q) { ops::rms_norm(s(1), x.tensor(), weight.floats().data(), 1e-5f, y, q); });
-    both("add_rms_norm", [&](const ops::ActTensor& y, const ops::ActTensor& q) { ops::add_rms_norm(s(1), x.tensor(), residual.tensor(), {weight.floats().data(), 1e-5f}, y, q); });
+    both("rms_norm", [&](const ops::ActTensor& y, const ops::ActTensor& q) { ops::rms_norm(s(1), x.tensor(), {.weight = weight.floats().data(), .eps = 1e-5f}, y, q); });
+    both("add_rms_norm", [&](const ops::ActTensor& y, const ops::ActTensor& q) { ops::add_rms_norm(s(1), x.tensor(), {.residual = residual.tensor(), .weight = weight.floats().data(), .eps = 1e-5f}, y, q); });
     both("silu_mul", [&](const ops::ActTensor& y, const ops::ActTensor& q) { ops::silu_mul(s(1), gate_up.tensor(), y, q); });
   }
 }

@@ -116,8 +116,8 @@ TEST_P(Quantise, FusedFormsStoreWhatThePlainOnesWould) {
       }
     };
     const auto& s = test::op_stream;
-    both("rms_norm", [&](const ops::ActTensor& y, const ops::ActTensor& q, const ops::ActTensor&) { ops::rms_norm(s(1), x.tensor(), weight.floats().data(), 1e-5f, y, q); });
-    both("add_rms_norm", [&](const ops::ActTensor& y, const ops::ActTensor& q, const ops::ActTensor& r) { ops::add_rms_norm(s(1), x.tensor(), r, {weight.floats().data(), 1e-5f}, y, q); });
+    both("rms_norm", [&](const ops::ActTensor& y, const ops::ActTensor& q, const ops::ActTensor&) { ops::rms_norm(s(1), x.tensor(), {.weight = weight.floats().data(), .eps = 1e-5f}, y, q); });
+    both("add_rms_norm", [&](const ops::ActTensor& y, const ops::ActTensor& q, const ops::ActTensor& r) { ops::add_rms_norm(s(1), x.tensor(), {.residual = r, .weight = weight.floats().data(), .eps = 1e-5f}, y, q); });
     both("gelu_tanh_mul", [&](const ops::ActTensor& y, const ops::ActTensor& q, const ops::ActTensor&) { ops::gelu_tanh_mul(s(1), gate_up.tensor(), y, q); });
     both("silu_mul", [&](const ops::ActTensor& y, const ops::ActTensor& q, const ops::ActTensor&) { ops::silu_mul(s(1), gate_up.tensor(), y, q); });
   }

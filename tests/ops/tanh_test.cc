@@ -26,16 +26,13 @@ HWY_AFTER_NAMESPACE();
 #include <limits>
 #include <vector>
 
+#include "ops/ulps.h"
+
 namespace quire {
 HWY_EXPORT(tanh_floats);
 namespace {
 
 void run(const std::vector<float>& x, std::vector<float>& y) { HWY_DYNAMIC_DISPATCH(tanh_floats)(x.data(), y.data(), x.size()); }
-
-double ulps(float got, double exact) {
-  const int exponent = std::max(std::ilogb(exact), -126);
-  return std::fabs(static_cast<double>(got) - exact) / std::ldexp(1.0, exponent - 23);
-}
 
 TEST(Tanh, FourUnitsInTheLastPlaceOverTheFloats) {
   std::vector<float> x(4096), y(4096);
@@ -50,7 +47,7 @@ TEST(Tanh, FourUnitsInTheLastPlaceOverTheFloats) {
     run(x, y);
     for (std::size_t i = 0; i < x.size(); ++i) {
       ASSERT_LE(std::fabs(y[i]), 1.0f) << x[i];
-      const double u = ulps(y[i], std::tanh(static_cast<double>(x[i])));
+      const double u = test::ulps(y[i], std::tanh(static_cast<double>(x[i])));
       if (u > worst) worst = u, worst_at = x[i];
     }
   }

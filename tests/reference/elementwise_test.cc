@@ -4,11 +4,11 @@
 #include <cmath>
 #include <limits>
 
-#include "kit/seed.h"
 #include "reference/embed.h"
 #include "reference/linear.h"
 #include "reference/logprobs.h"
 #include "reference/norm.h"
+#include "reference/normal_matrix.h"
 #include "reference/silu_mul.h"
 
 namespace quire::reference {
@@ -16,14 +16,6 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-Matrix random_matrix(std::int64_t rows, std::int64_t cols) {
-  auto rng = test::seeded_rng();
-  std::normal_distribution<double> normal;
-  Matrix m(rows, cols);
-  for (double& v : m.values) v = normal(rng);
-  return m;
-}
 
 TEST(Embed, LooksUpRowsInAnyOrder) {
   const Matrix table(3, 2, {1, 2, 3, 4, 5, 6});
@@ -41,7 +33,7 @@ TEST(RmsNorm, HandComputed) {
 }
 
 TEST(RmsNorm, IsScaleFreeWithoutEpsilonAndGivesUnitMeanSquare) {
-  const Matrix x = random_matrix(4, 33);
+  const Matrix x = normal_matrix(4, 33);
   Matrix scaled = x;
   for (double& v : scaled.values) v *= 1024;
   const std::vector<double> ones(33, 1.0);
@@ -118,7 +110,7 @@ TEST(Linear, HandComputedWithAndWithoutBias) {
 
 // Rows taken four at a time give what they give alone, to the bit.
 TEST(Linear, RowsDoNotDependOnTheirNeighbours) {
-  const Matrix x = random_matrix(7, 19), w = random_matrix(5, 19);
+  const Matrix x = normal_matrix(7, 19), w = normal_matrix(5, 19);
   const Matrix together = linear(x, w);
   for (std::int64_t r = 0; r < 7; ++r) {
     const Matrix alone = linear(Matrix(1, 19, {x.row(r).begin(), x.row(r).end()}), w);
@@ -127,7 +119,7 @@ TEST(Linear, RowsDoNotDependOnTheirNeighbours) {
 }
 
 TEST(LogSoftmax, SumsToOneAndIgnoresAShift) {
-  const Matrix logits = random_matrix(1, 50);
+  const Matrix logits = normal_matrix(1, 50);
   std::vector<double> shifted = logits.values;
   for (double& v : shifted) v += 4096.0;
   const auto a = log_softmax(logits.values), b = log_softmax(shifted);

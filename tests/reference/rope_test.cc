@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "kit/seed.h"
+#include "reference/normal_matrix.h"
 
 namespace quire::reference {
 namespace {
@@ -15,14 +15,6 @@ using model::RopeKind;
 using model::RopeSpec;
 
 constexpr double kTurn = 2.0 * std::numbers::pi;
-
-Matrix random_matrix(std::int64_t rows, std::int64_t cols) {
-  auto rng = test::seeded_rng();
-  std::normal_distribution<double> normal;
-  Matrix m(rows, cols);
-  for (double& v : m.values) v = normal(rng);
-  return m;
-}
 
 TEST(Rope, HandComputedPairing) {
   // One head of 4: pairs (0, 2) and (1, 3). A quarter turn sends (a, b) to (-b, a).
@@ -35,7 +27,7 @@ TEST(Rope, HandComputedPairing) {
 }
 
 TEST(Rope, PreservesPairNormsAndScalesByTheFactor) {
-  const Matrix x = random_matrix(3, 32);
+  const Matrix x = normal_matrix(3, 32);
   Rotation rotation = rotation_of({{}, 16, 2048, 2048});
   rotation.attention_scale = 1.5;
   const Matrix y = rope(x, std::vector<std::int64_t>{0, 7, 1999}, rotation);
@@ -49,7 +41,7 @@ TEST(Rope, PreservesPairNormsAndScalesByTheFactor) {
 }
 
 TEST(Rope, ScoresDependOnTheDistanceAlone) {
-  const Matrix q = random_matrix(1, 64);
+  const Matrix q = normal_matrix(1, 64);
   Matrix k = q;
   for (double& v : k.values) v = std::sin(v) + 0.3;
   const Rotation rotation = rotation_of({{}, 64, 2048, 2048});
