@@ -14,12 +14,10 @@ Result<model::ScaleLedger> read_ledger(const std::string& model_dir, const model
 
 model::CheckpointWeights weights_of(const model::QuantSpec& quant) { return quant.any_fp8_weight() && !quant.on_load ? model::CheckpointWeights::kFp8 : model::CheckpointWeights::k16Bit; }
 
-model::PartialScales partial(bool relaxed) { return relaxed ? model::PartialScales::kRelaxed : model::PartialScales::kRefused; }
-
 }  // namespace
 
 Result<model::ScaleLedger> run_ledger(const config::ResolvedConfig& c) {
-  const model::ScaleQuestion question{.kv_dtype = c.engine.kv_dtype, .scheme = c.model.quant.kv, .weights = weights_of(c.model.quant), .partial = partial(c.engine.relaxed_kv_scales), .calculate = c.engine.calculate_kv_scales};
+  const model::ScaleQuestion question{.kv_dtype = c.engine.kv_dtype, .scheme = c.model.quant.kv, .weights = weights_of(c.model.quant), .partial = c.engine.relaxed_kv_scales ? model::PartialScales::kRelaxed : model::PartialScales::kRefused, .calculate = c.engine.calculate_kv_scales};
   if (c.engine.load_format == config::LoadFormat::kDummy) return model::make_scale_ledger({}, c.model, question);
   return read_ledger(c.engine.model_dir, c.model, question);
 }
@@ -36,7 +34,8 @@ Result<model::ScaleLedger> explained_ledger(const LedgerQuestion& q) {
   if (dtype == std::end(kDTypes))
     return Error{ErrorCode::kUnsupported, "--kv-cache-dtype " + q.options.text("kv-cache-dtype") + ": no scale ledger for this format; allowed: auto, fp8, fp8_e4m3, fp8_e5m2, float16, bfloat16", "--kv-cache-dtype"};
   const auto relaxed = q.options.list("relaxed");
-  const model::ScaleQuestion question{.kv_dtype = *dtype, .scheme = spec->quant.kv, .weights = weights_of(spec->quant), .partial = partial(std::ranges::find(relaxed, "kv-scales") != relaxed.end()), .calculate = q.options.boolean("calculate-kv-scales")};
+  const auto partial = std::ranges::find(relaxed, "kv-scales") == relaxed.end() ? model::PartialScales::kRefused : model::PartialScales::kRelaxed;
+  const model::ScaleQuestion question{.kv_dtype = *dtype, .scheme = spec->quant.kv, .weights = weights_of(spec->quant), .partial = partial, .calculate = q.options.boolean("calculate-kv-scales")};
   if (q.options.text("load-format") == "dummy") return model::make_scale_ledger({}, spec.value(), question);
   return read_ledger(q.model_dir, spec.value(), question);
 }

@@ -58,12 +58,14 @@ struct NumberRange {
   double lo = -HUGE_VAL, hi = HUGE_VAL;
 };
 
-NumberRange number_range(std::string_view allowed) {
-  NumberRange range;
+// "lo..hi"; an end that is left out stays the type's own.
+template <class Range, class Parse>
+Range range_of(std::string_view allowed, Parse parse) {
+  Range range;
   const std::size_t dots = allowed.find("..");
   if (dots == std::string_view::npos) return range;
-  if (const auto lo = parse_number(allowed.substr(0, dots))) range.lo = *lo;
-  if (const auto hi = parse_number(allowed.substr(dots + 2))) range.hi = *hi;
+  if (const auto lo = parse(allowed.substr(0, dots))) range.lo = *lo;
+  if (const auto hi = parse(allowed.substr(dots + 2))) range.hi = *hi;
   return range;
 }
 
@@ -90,7 +92,7 @@ bool value_fits(const FlagRow& row, std::string_view text) {
       if (is_word(row.words, text)) return true;
       const auto value = parse_number(text);
       if (row.sampling != nullptr) return value && row.sampling->takes(*value);
-      const NumberRange range = number_range(row.allowed);
+      const NumberRange range = range_of<NumberRange>(row.allowed, parse_number);
       return value && *value >= range.lo && *value <= range.hi;
     }
     case ValueKind::kChoice:
@@ -124,14 +126,7 @@ std::optional<bool> parse_bool(std::string_view text) {
   return std::nullopt;
 }
 
-IntRange int_range(std::string_view allowed) {
-  IntRange range;
-  const std::size_t dots = allowed.find("..");
-  if (dots == std::string_view::npos) return range;
-  if (const auto lo = plain_integer(allowed.substr(0, dots))) range.lo = *lo;
-  if (const auto hi = plain_integer(allowed.substr(dots + 2))) range.hi = *hi;
-  return range;
-}
+IntRange int_range(std::string_view allowed) { return range_of<IntRange>(allowed, plain_integer); }
 
 bool is_word(std::string_view words, std::string_view text, char separator) {
   const auto list = split_words(words, separator);

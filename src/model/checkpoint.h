@@ -68,6 +68,8 @@ struct ParameterSpec {
 // A linear layer's weight is [rows, columns].
 [[nodiscard]] std::int64_t linear_rows(const ModelSpec& spec, LinearKind kind);
 [[nodiscard]] std::int64_t linear_columns(const ModelSpec& spec, LinearKind kind);
+// Whether it has one number more for each of its outputs.
+[[nodiscard]] bool has_bias(const ModelSpec& spec, LinearKind kind);
 
 // Every parameter of a model, in file order of a layer walk; the scales of a quantised linear layer before its weight. Tied embeddings: no
 // "lm_head.weight".

@@ -29,13 +29,15 @@ class FamilyReader {
     const json::value* value = stated(field);
     return value == nullptr || value->is_null() ? nullptr : value;
   }
-  bool flag(std::string_view field, bool absent);
+  // nullopt: not stated, or the file is wrong about it, and a finding says so.
+  std::optional<bool> flag(std::string_view field);
   // A number from kLeast to kMost; 0: null. `absent` where the field is not there.
   double number(std::string_view field, double absent);
   std::int64_t integer(std::string_view field, std::int64_t absent, std::int64_t least);
   // Which layers have a window; nullopt: the file is wrong about it, and a finding says so.
   std::optional<std::vector<bool>> listed_layers();
-  std::vector<bool> layers_by_rule(bool in_use);
+  // The same by the family's rule, where its window is in use.
+  std::vector<bool> layers_by_rule();
   void read_masks();
 
   const Family& family_;
@@ -44,12 +46,12 @@ class FamilyReader {
   Findings& findings_;
 };
 
-bool FamilyReader::flag(std::string_view field, bool absent) {
+std::optional<bool> FamilyReader::flag(std::string_view field) {
   const json::value* value = get(field);
-  if (value == nullptr) return absent;
+  if (value == nullptr) return std::nullopt;
   if (const bool* b = value->if_bool()) return *b;
   findings_.wrong(std::string(field) + " = " + shown(*value) + " must be true or false");
-  return absent;
+  return std::nullopt;
 }
 
 double FamilyReader::number(std::string_view field, double absent) {
@@ -90,7 +92,7 @@ std::optional<std::vector<bool>> FamilyReader::listed_layers() {
   return out;
 }
 
-std::vector<bool> FamilyReader::layers_by_rule(bool in_use) {
+std::vector<bool> FamilyReader::layers_by_rule() {
   const auto n = static_cast<std::size_t>(spec_.num_layers);
   std::vector<bool> out(n, false);
   std::int64_t first = 0, period = 0;
@@ -99,7 +101,7 @@ std::vector<bool> FamilyReader::layers_by_rule(bool in_use) {
     period = integer("_sliding_window_pattern", family_.window_period, 1);
     period = integer("sliding_window_pattern", period, 1);
   }
-  for (std::size_t i = 0; in_use && i < n; ++i) {
+  for (std::size_t i = 0; i < n; ++i) {
     const auto layer = static_cast<std::int64_t>(i);
     out[i] = layer >= first && (period == 0 || (layer + 1) % period != 0);
   }
@@ -113,9 +115,10 @@ void FamilyReader::read_masks() {
   if (family_.windows != WindowRule::kNone) {
     const json::value* field = stated("sliding_window");
     const bool is_null = field != nullptr && field->is_null();
-    const bool in_use = !is_null && (family_.windows != WindowRule::kFromLayer || flag("use_sliding_window", false));
+    const bool in_use = !is_null && (family_.windows != WindowRule::kFromLayer || flag("use_sliding_window").value_or(false));
     window = in_use ? integer("sliding_window", family_.default_window, 1) : 0;
-    local = layers_by_rule(in_use);
+    const std::vector<bool> ruled = layers_by_rule();  // its fields are checked, in use or not
+    if (in_use) local = ruled;
     if (get("layer_types") != nullptr) {
       const auto listed = listed_layers();
       if (!listed) return;
@@ -135,11 +138,11 @@ void FamilyReader::read_masks() {
 }
 
 void FamilyReader::read() {
-  const bool stated_bias = family_.biases == Biases::kStated && flag("attention_bias", false);
+  const bool stated_bias = family_.biases == Biases::kStated && flag("attention_bias").value_or(false);
   spec_.qkv_bias = stated_bias || family_.biases == Biases::kQkv;
   spec_.o_bias = stated_bias;
-  spec_.mlp_bias = family_.mlp_bias && flag("mlp_bias", false);
-  spec_.tie_word_embeddings = flag("tie_word_embeddings", family_.tied);
+  spec_.mlp_bias = family_.mlp_bias && flag("mlp_bias").value_or(false);
+  spec_.tie_word_embeddings = flag("tie_word_embeddings").value_or(family_.tied);
   spec_.qk_norm = family_.qk_norm;
   spec_.branch_norms = family_.branch_norms;
   spec_.norm_weight_offset = family_.norm_weight_offset;

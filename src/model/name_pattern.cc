@@ -242,7 +242,7 @@ Result<NamePattern> NamePattern::glob(std::string_view text) {
   return PatternCompiler(text).glob();
 }
 
-void NamePattern::follow(std::uint32_t from, bool at_begin, bool at_end, std::vector<std::uint32_t>& reached, std::vector<bool>& seen) const {
+void NamePattern::follow(std::uint32_t from, std::string_view name, std::size_t at, std::vector<std::uint32_t>& reached, std::vector<bool>& seen) const {
   std::vector<std::uint32_t> open{from};
   while (!open.empty()) {
     const std::uint32_t id = open.back();
@@ -259,10 +259,10 @@ void NamePattern::follow(std::uint32_t from, bool at_begin, bool at_end, std::ve
         break;
       case Step::kJump: open.push_back(s.next); break;
       case Step::kBegin:
-        if (at_begin) open.push_back(s.next);
+        if (at == 0) open.push_back(s.next);
         break;
       case Step::kEnd:
-        if (at_end) open.push_back(s.next);
+        if (at == name.size()) open.push_back(s.next);
         break;
     }
   }
@@ -271,7 +271,7 @@ void NamePattern::follow(std::uint32_t from, bool at_begin, bool at_end, std::ve
 bool NamePattern::matches(std::string_view name) const {
   std::vector<std::uint32_t> now, next;
   std::vector<bool> seen(states_.size());
-  follow(start_, true, name.empty(), now, seen);
+  follow(start_, name, 0, now, seen);
   for (std::size_t i = 0;; ++i) {
     for (const std::uint32_t id : now)
       if (states_[id].step == Step::kAccept) return true;
@@ -279,7 +279,7 @@ bool NamePattern::matches(std::string_view name) const {
     next.clear();
     seen.assign(states_.size(), false);
     for (const std::uint32_t id : now)
-      if (sets_[states_[id].other][static_cast<unsigned char>(name[i])]) follow(states_[id].next, false, i + 1 == name.size(), next, seen);
+      if (sets_[states_[id].other][static_cast<unsigned char>(name[i])]) follow(states_[id].next, name, i + 1, next, seen);
     now.swap(next);
   }
 }

@@ -39,7 +39,8 @@ class NamePattern {
     Step step = Step::kAccept;
     std::uint32_t next = 0, other = 0;  // of kBytes, `other` is the set's place in sets_
   };
-  void follow(std::uint32_t state, bool at_begin, bool at_end, std::vector<std::uint32_t>& reached, std::vector<bool>& seen) const;
+  // Adds to `reached` what stands at a byte or accepts once `state` is entered, `at` bytes into the name.
+  void follow(std::uint32_t state, std::string_view name, std::size_t at, std::vector<std::uint32_t>& reached, std::vector<bool>& seen) const;
 
   std::vector<State> states_;
   std::vector<ByteSet> sets_;

@@ -61,7 +61,7 @@ MatrixShape head_shape(const ModelSpec& s, const WeightsOptions& o) {
 
 MatrixShape shape_of(const ModelSpec& s, const WeightsOptions& o, std::int32_t layer, const FusedLinear& fused) {
   MatrixShape out;
-  out.has_bias = fused.first == LinearKind::kQ ? s.qkv_bias : fused.first == LinearKind::kO ? s.o_bias : s.mlp_bias;
+  out.has_bias = has_bias(s, fused.first);
   const LinearScheme scheme = out.scheme = s.quant.scheme_of(layer, fused.first);
   ops::Weight& w = out.weight;
   w.k = linear_columns(s, fused.first);

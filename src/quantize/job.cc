@@ -223,7 +223,7 @@ class FileJob final : public Job {
     for (std::int64_t row = 0; row < m.rows; row += piece) {
       const std::int64_t n = std::min(piece, m.rows - row);
       out.resize(static_cast<std::size_t>(n * m.columns));
-      round_rows(m, kind, scales.value(), row, n, out);
+      round_rows(m, kind, scales.value(), {.first = row, .count = n}, out);
       QUIRE_RETURN_IF_ERROR(file.write(std::as_bytes(std::span<const std::uint8_t>(out))));
     }
     return {};

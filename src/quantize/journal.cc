@@ -35,13 +35,15 @@ Result<std::string> whole_lines(const std::string& path) {
   return lines;
 }
 
-// False: the line says nothing that is known.
-bool take(JournalState& state, json::object& line, bool first) {
-  if (first) {
-    json::object* settings = line.contains("settings") ? line["settings"].if_object() : nullptr;
-    if (settings != nullptr) state.settings = std::move(*settings);
-    return settings != nullptr;
-  }
+// The first line. False, here and below: the line says nothing that is known.
+bool take_settings(JournalState& state, json::object& line) {
+  json::object* settings = line.contains("settings") ? line["settings"].if_object() : nullptr;
+  if (settings != nullptr) state.settings = std::move(*settings);
+  return settings != nullptr;
+}
+
+// Any later line.
+bool take_progress(JournalState& state, json::object& line) {
   if (json::value* calibration = line.if_contains("calibration"); calibration != nullptr && calibration->is_object()) {
     state.calibration = std::move(calibration->get_object());
   } else if (const json::value* tensors = line.if_contains("tensors"); tensors != nullptr && tensors->is_int64() && tensors->get_int64() >= 0) {
@@ -69,7 +71,8 @@ Result<std::optional<JournalState>> Journal::read(const std::string& dir) {
   while (at < lines->size()) {
     const std::size_t end = lines->find('\n', at);
     auto line = parse_json(std::string_view(lines.value()).substr(at, end - at));
-    if (!line.ok() || !line->is_object() || !take(state, line->get_object(), number == 0)) return unreadable(path, "line " + std::to_string(number + 1));
+    const auto take = number == 0 ? take_settings : take_progress;
+    if (!line.ok() || !line->is_object() || !take(state, line->get_object())) return unreadable(path, "line " + std::to_string(number + 1));
     at = end + 1;
     ++number;
   }

@@ -72,11 +72,11 @@ Result<std::vector<float>> weight_scales(const Matrix& m, model::WeightScaling k
   return scales;
 }
 
-void round_rows(const Matrix& m, model::WeightScaling kind, std::span<const float> scales, std::int64_t first, std::int64_t count, std::span<std::uint8_t> out) {
-  QUIRE_CHECK_EQ(out.size(), static_cast<std::size_t>(count * m.columns)) << m.name;
+void round_rows(const Matrix& m, model::WeightScaling kind, std::span<const float> scales, RowRange rows, std::span<std::uint8_t> out) {
+  QUIRE_CHECK_EQ(out.size(), static_cast<std::size_t>(rows.count * m.columns)) << m.name;
   RowReader reader(m);
   std::size_t at = 0;
-  for (std::int64_t r = first; r < first + count; ++r) {
+  for (std::int64_t r = rows.first; r < rows.first + rows.count; ++r) {
     const std::vector<float>& row = reader.read(r);
     for (std::int64_t c = 0; c < m.columns; ++c) out[at++] = fp8::encode(fp8::kE4m3, row[static_cast<std::size_t>(c)] / scales[scale_index(kind, r, c, m.columns)]);
   }

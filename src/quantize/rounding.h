@@ -26,7 +26,10 @@ struct Matrix {
 // Largest magnitude / 448 of each part of that shape; 1 for a part that is all zeros. NaN or infinity is refused (kCorrupt) with its place.
 [[nodiscard]] Result<std::vector<float>> weight_scales(const Matrix& matrix, model::WeightScaling kind);
 
-// Rows [first, first + count) as e4m3 (OCP), count * columns bytes: x / scale, to nearest, ties to even, saturating. `scales`: of the matrix.
-void round_rows(const Matrix& matrix, model::WeightScaling kind, std::span<const float> scales, std::int64_t first, std::int64_t count, std::span<std::uint8_t> out);
+struct RowRange {
+  std::int64_t first = 0, count = 0;
+};
+// These rows as e4m3 (OCP), rows.count * columns bytes: x / scale, to nearest, ties to even, saturating. `scales`: of the matrix.
+void round_rows(const Matrix& matrix, model::WeightScaling kind, std::span<const float> scales, RowRange rows, std::span<std::uint8_t> out);
 
 }  // namespace quire::quantize

@@ -57,7 +57,7 @@ struct LinearCase {
   double soft_cap = 0.0;        // y went through it afterwards
 };
 
-// Numbers and bounds of sampled outputs, [rows, outputs.size()].
+// What an operation gives, [rows, its outputs or the sampled ones], and how far from it each number may be.
 struct Expected {
   Matrix y;
   std::vector<double> bounds;
@@ -187,11 +187,11 @@ void audit_input(const LinearCase& c, const char* name, Tally& tally, ClassOf cl
   }
 }
 
-void compare_rows(const StepFacts& f, const char* check, const Matrix& got, const Matrix& want, const std::vector<double>& bounds, Tally& tally) {
-  for (std::int64_t t = 0; t < want.rows; ++t) {
+void compare_rows(const StepFacts& f, const char* check, const Matrix& got, const Expected& want, Tally& tally) {
+  for (std::int64_t t = 0; t < want.y.rows; ++t) {
     Tally::Line line = tally.line(check, class_of(f.batch, t), f.cells.num_layers() - 1);
-    for (std::int64_t c = 0; c < want.cols; ++c)
-      line.add(got.at(t, c), want.at(t, c), bounds[static_cast<std::size_t>(t * want.cols + c)], [&] { return place_of(f.batch, t) + ", column " + std::to_string(c); });
+    for (std::int64_t c = 0; c < want.y.cols; ++c)
+      line.add(got.at(t, c), want.y.at(t, c), want.bounds[static_cast<std::size_t>(t * want.y.cols + c)], [&] { return place_of(f.batch, t) + ", column " + std::to_string(c); });
   }
 }
 
@@ -200,9 +200,9 @@ void compare_rows(const StepFacts& f, const char* check, const Matrix& got, cons
 void audit_layer_ops(const StepFacts& f, Tally& tally) {
   const StepSnapshot& s = f.step;
   if (f.config.spec.activation == model::Activation::kGeluTanh)
-    compare_rows(f, "gelu_tanh_mul", s.activated, reference::gelu_tanh_mul(s.gate_up), reference::gelu_tanh_mul_bounds(s.gate_up, {}), tally);
+    compare_rows(f, "gelu_tanh_mul", s.activated, {.y = reference::gelu_tanh_mul(s.gate_up), .bounds = reference::gelu_tanh_mul_bounds(s.gate_up, {})}, tally);
   else
-    compare_rows(f, "silu_mul", s.activated, reference::silu_mul(s.gate_up), reference::silu_mul_bounds(s.gate_up, {}), tally);
+    compare_rows(f, "silu_mul", s.activated, {.y = reference::silu_mul(s.gate_up), .bounds = reference::silu_mul_bounds(s.gate_up, {})}, tally);
   const auto token_class = [&](std::int64_t t) { return class_of(f.batch, t); };
   const auto token_place = [&](std::int64_t t) { return place_of(f.batch, t); };
   const ops::Weight& down = f.weights.layers().back().down;
@@ -214,7 +214,7 @@ void audit_layer_ops(const StepFacts& f, Tally& tally) {
   const std::vector<float> weight32 = read_floats(f, f.weights.final_norm(), f.config.spec.hidden_size);
   const std::vector<double> weight(weight32.begin(), weight32.end());
   const auto eps = static_cast<double>(static_cast<float>(f.config.spec.rms_norm_eps));
-  compare_rows(f, "rms_norm", s.hidden, reference::rms_norm(s.residual, weight, eps), reference::rms_norm_bounds(s.residual, weight, eps, {}), tally);
+  compare_rows(f, "rms_norm", s.hidden, {.y = reference::rms_norm(s.residual, weight, eps), .bounds = reference::rms_norm_bounds(s.residual, weight, eps, {})}, tally);
 }
 
 void audit_quantised_qkv(const StepFacts& f, const LayerSnapshot& s, Tally& tally) {

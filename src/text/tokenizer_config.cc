@@ -49,13 +49,14 @@ Result<json::object> read_object(const std::string& path) {
 // Tokens to add when the vocabulary lacks them: those of added_tokens_decoder in the order of their ids, then the named ones.
 class TokenList {
  public:
-  void add(const json::value& token, bool named) {
+  enum class Origin : unsigned char { kDecoder, kNamed };
+  void add(const json::value& token, Origin origin) {
     const auto text = token_text(&token);
     if (!text || text->empty() || std::find(seen_.begin(), seen_.end(), *text) != seen_.end()) return;
     seen_.push_back(*text);
     json::object entry = token.is_object() ? token.get_object() : json::object{};
     entry["content"] = *text;
-    if (named) entry["special"] = true;
+    if (origin == Origin::kNamed) entry["special"] = true;
     tokens_.push_back(std::move(entry));
   }
   json::array take() { return std::move(tokens_); }
@@ -75,19 +76,19 @@ void add_decoder_tokens(TokenList& list, const json::object& config) {
     sorted.emplace_back(id, &token);
   }
   std::sort(sorted.begin(), sorted.end());
-  for (const auto& [id, token] : sorted) list.add(*token, false);
+  for (const auto& [id, token] : sorted) list.add(*token, TokenList::Origin::kDecoder);
 }
 
 json::object make_options(const json::object& config) {
   TokenList list;
   add_decoder_tokens(list, config);
   for (const auto name : kNamedTokens) {
-    if (const auto* token = config.if_contains(name)) list.add(*token, true);
+    if (const auto* token = config.if_contains(name)) list.add(*token, TokenList::Origin::kNamed);
   }
   for (const auto* name : {"additional_special_tokens", "extra_special_tokens"}) {
     const auto* tokens = config.if_contains(name);
     if (tokens == nullptr || !tokens->is_array()) continue;
-    for (const auto& token : tokens->get_array()) list.add(token, true);
+    for (const auto& token : tokens->get_array()) list.add(token, TokenList::Origin::kNamed);
   }
   json::object options;
   options["tokens"] = list.take();

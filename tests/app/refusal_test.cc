@@ -1,15 +1,12 @@
 // Command lines that `quire serve` must refuse: a non-zero exit status, nothing on standard output, and one error that names the flag or
 // the file. What the self-check refuses is in tests/commands.
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <filesystem>
 
 #include "base/files.h"
+#include "http/fake_server.h"
 #include "kit/temp_dir.h"
 #include "program.h"
 
@@ -107,18 +104,10 @@ TEST(Refusal, TooLittleMemory) {
 }
 
 TEST(Refusal, APortInUseIsThePortsFault) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&at), sizeof at), 0);
-  ASSERT_EQ(::listen(fd, 1), 0);
-  socklen_t size = sizeof at;
-  ASSERT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size), 0);
-  const std::string port = std::to_string(ntohs(at.sin_port));
+  const http::test::FakeServer taken([](const std::string&) { return http::test::ServerAnswer(); });
+  const std::string port = std::to_string(taken.port());
   EXPECT_THAT(refused({kModel, "--host", "127.0.0.1", "--port", port}, 1),
               AllOf(HasSubstr("cannot listen on port " + port + " of 127.0.0.1: Address already in use; choose another --port, or 0 for any free one"), Not(HasSubstr("--host"))));
-  ::close(fd);
 }
 
 TEST(Refusal, AnAddressThatIsNotHereIsTheHostsFault) {

@@ -13,7 +13,6 @@ namespace {
 
 const std::string kFolder = QUIRE_SOURCE_DIR "/tests/golden";
 const std::string kGsmTiny = QUIRE_SOURCE_DIR "/models/gsm-tiny", kGsmTinyGolden = kFolder + "/gsm_tiny.json";
-constexpr double kFloat32Promise = 1e-4;  // on every log-probability
 // What rounding each operation once to bfloat16 does to the float64 reference on these prompts: 0.028 root mean square
 // (reference_golden_test.cc measures and bounds it within a factor of two). Numbers as far from exact as that, on one side or both, differ by
 // at most twice it. A single log-probability of an unlikely token moves more: the bound on the largest is twenty times the mean.
@@ -43,17 +42,6 @@ SamplingParams scoring() {
   p.prompt_logprobs = 20;
   return p;
 }
-
-struct Differences {
-  double largest = 0, squares = 0;
-  std::int64_t count = 0;
-  void add(double d) {
-    largest = std::max(largest, std::fabs(d));
-    squares += d * d;
-    ++count;
-  }
-  [[nodiscard]] double rms() const { return std::sqrt(squares / static_cast<double>(std::max<std::int64_t>(count, 1))); }
-};
 
 Differences scored_differences(Engine& engine, const std::vector<ScoredPrompt>& golden) {
   std::vector<std::vector<TokenId>> prompts;

@@ -1,5 +1,7 @@
 // Reads the goldens that tools/make_hf_goldens.py writes, and checkpoints as float64 weights for the reference.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -13,6 +15,8 @@
 #include "reference/logprobs.h"
 
 namespace quire::golden {
+
+inline constexpr double kFloat32Promise = 1e-4;  // for float32, on every log-probability
 
 struct ScoredPrompt {
   std::vector<TokenId> ids;
@@ -34,6 +38,18 @@ struct SmallModelGolden {
 [[nodiscard]] std::vector<ScoredPrompt> read_scored(const std::string& path, const std::string& dtype);
 [[nodiscard]] std::vector<Continuation> read_continuations(const std::string& path, const std::string& dtype);
 [[nodiscard]] SmallModelGolden read_small_model(const std::string& path);
+
+// How far log-probabilities are from those of a golden.
+struct Differences {
+  double largest = 0.0, sum_of_squares = 0.0;
+  std::int64_t count = 0;
+  void add(double d) {
+    largest = std::max(largest, std::fabs(d));
+    sum_of_squares += d * d;
+    ++count;
+  }
+  [[nodiscard]] double rms() const { return std::sqrt(sum_of_squares / static_cast<double>(count)); }  // NaN of none, which is within no bound
+};
 
 struct LoadedModel {
   model::ModelSpec spec;

@@ -14,20 +14,6 @@ namespace {
 const std::string kFolder = QUIRE_SOURCE_DIR "/tests/golden";
 const std::string kGsmTiny = QUIRE_SOURCE_DIR "/models/gsm-tiny", kGsmTinyGolden = kFolder + "/gsm_tiny.json";
 
-// What we promise for float32 on every log-probability.
-constexpr double kFloat32Promise = 1e-4;
-
-struct Differences {
-  double largest = 0.0, sum_of_squares = 0.0;
-  std::int64_t count = 0;
-  void add(double d) {
-    largest = std::max(largest, std::fabs(d));
-    sum_of_squares += d * d;
-    ++count;
-  }
-  [[nodiscard]] double rms() const { return std::sqrt(sum_of_squares / static_cast<double>(count)); }
-};
-
 std::vector<std::vector<double>> logprobs_of(const reference::LlamaReference& llama, std::span<const TokenId> ids) {
   const reference::Matrix logits = llama.logits(ids);
   std::vector<std::vector<double>> out;

@@ -68,8 +68,8 @@ TEST(Rounding, ScalesAndCodesAreTheDefinitions) {
         std::vector<std::uint8_t> codes(static_cast<std::size_t>(rows * columns));
         // In two pieces, as a large matrix is written.
         const std::int64_t cut = rows / 2;
-        round_rows(m, kind, scales.value(), 0, cut, std::span(codes).first(static_cast<std::size_t>(cut * columns)));
-        round_rows(m, kind, scales.value(), cut, rows - cut, std::span(codes).subspan(static_cast<std::size_t>(cut * columns)));
+        round_rows(m, kind, scales.value(), {.first = 0, .count = cut}, std::span(codes).first(static_cast<std::size_t>(cut * columns)));
+        round_rows(m, kind, scales.value(), {.first = cut, .count = rows - cut}, std::span(codes).subspan(static_cast<std::size_t>(cut * columns)));
         for (std::int64_t i = 0; i < across * down; ++i) {
           float most = 0.0f;
           const float scale = scales.value()[static_cast<std::size_t>(i)];
