@@ -205,7 +205,7 @@ TEST(GgufConfig, WindowsByPeriodOrByLayer) {
   const auto layers = [](const std::function<void(GgufWriter&)>& change) {
     GgufWriter w;
     w.text("general.architecture", "gemma3").f32("gemma3.attention.layer_norm_rms_epsilon", 1e-6f).u32("gemma3.attention.sliding_window", 16).texts("tokenizer.ggml.tokens", {"a", "b", "c", "d"});
-    for (const auto& [key, value] : {std::pair("block_count", 4), {"context_length", 64}, {"embedding_length", 8}, {"feed_forward_length", 12}, {"attention.head_count", 2}}) w.u32("gemma3." + std::string(key), static_cast<std::uint32_t>(value));
+    for (const auto& [key, value] : {std::pair("block_count", 4), {"context_length", 64}, {"embedding_length", 8}, {"feed_forward_length", 12}, {"attention.head_count", 2}, {"attention.head_count_kv", 1}, {"attention.key_length", 4}}) w.u32("gemma3." + std::string(key), static_cast<std::uint32_t>(value));
     change(w);
     const auto spec = spec_of(w.file());
     if (!spec.ok()) return spec.error().message;
