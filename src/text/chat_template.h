@@ -40,8 +40,8 @@ class ChatTemplate {
   ChatTemplate(const ChatTemplate&) = delete;
   ChatTemplate& operator=(const ChatTemplate&) = delete;
 
-  // Errors (raise_exception included) are kInvalidArgument with the template's own words. Bounded: five million instructions; 1 MiB
-  // of text and eight times what is given, at most 16 MiB; 128 MiB of memory and 64 times what is given.
+  // Errors (raise_exception included) are kInvalidArgument with the template's own words. Bounded: two million instructions; 1 MiB
+  // of text and eight times what is given, at most 16 MiB; 32 MiB of memory and 64 times what is given.
   // `add`: as in /v1/chat/completions' add_special_tokens (default false there).
   [[nodiscard]] Result<RenderedChat> render(const ChatTemplateInput& input, AddSpecialTokens add) const;
   [[nodiscard]] const std::string& source() const;

@@ -99,10 +99,22 @@ TEST(ChatTemplate, MemoryOfTemplatesIsBounded) {
   for (const char* source : {"{{ 'x' | indent(1000000000) }}", "{{ '%1000000000d' | format(1) }}", "{{ ('x' * 100000) | replace('x', 'y' * 100000) }}", "{{ ('x' * 100000).replace('', 'y' * 100000) }}", "{{ [1] | batch(1000000000, 'x') | list }}",
                              "{{ range(100000) | join('x' * 100000) }}", "{{ ['x' * 100000] * 1000000 }}", "{% set ns = namespace(s='x' * 1000) %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s }}",
                              "{% macro f(s) %}{{ f(s ~ s) }}{% endmacro %}{{ f('x' * 1000000) }}"})
-    EXPECT_NE(render(source, user("x")).find("more than the 1342"), std::string::npos) << source << ": " << render(source, user("x")).substr(0, 200);
+    EXPECT_NE(render(source, user("x")).find("more than the 3355"), std::string::npos) << source << ": " << render(source, user("x")).substr(0, 200);
+  const auto compiled = ChatTemplate::load(folder_of("gsm_tiny"), load("gsm_tiny"), "{% if messages | length > 5 %}{{ 'x' * 30000000 }}{{ 'y' * 30000000 }}{% endif %}ok");
+  ASSERT_FALSE(compiled.ok()) << "constants are computed at load";
+  EXPECT_NE(compiled.error().message.find("more than the 33554432 bytes"), std::string::npos) << compiled.error().message;
   EXPECT_EQ(render("{{ messages[0].content }}", user("y")), "y") << "the bound ends with the rendering";
   const std::string doubled = "{% set ns = namespace(s=messages[0].content) %}{% for i in range(2) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s }}";
   EXPECT_EQ(render(doubled, user(std::string(2'000'000, 'a'))).size(), 8'000'000u);
+}
+
+// Dropped level by level: as deep as memory and instructions allow.
+TEST(ChatTemplate, NestedValuesAreBounded) {
+  const std::string nests = "{% set ns = namespace(s=[]) %}{% for j in range(10) %}{% for i in range(30000) %}{% set ns.s = [ns.s] %}{% endfor %}{% endfor %}";
+  for (const char* then : {"ok", "{{ ns.s }}", "{{ ns.s == [ns.s] }}", "{{ ns.s | tojson }}", "{{ [ns.s, ns.s] | sort | length }}", "{{ [ns.s, ns.s] | unique | list | length }}", "{{ ns.s | string | length }}"}) {
+    const std::string got = render(nests + then, user("x"));
+    EXPECT_TRUE(got == "ok" || got.starts_with("error: ")) << then << ": " << got.substr(0, 100);
+  }
 }
 
 TEST(ChatTemplate, RaiseExceptionSpeaksInItsOwnWords) {

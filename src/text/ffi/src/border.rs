@@ -132,15 +132,31 @@ pub unsafe fn take_back<T>(handle: *mut T) {
     }
 }
 
+/// While it lives, panics of this thread are caught by somebody and not printed.
+pub struct Inside;
+
+impl Inside {
+    pub fn enter() -> Self {
+        INSIDE.with(|n| n.set(n.get() + 1));
+        Inside
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.with(|n| n.set(n.get() - 1));
+    }
+}
+
 /// Runs `body`; a fault or a panic becomes a status and a sentence in `*error`.
 ///
 /// # Safety
 /// `error` is null or points to a writable `Bytes`.
 pub unsafe fn guard(error: *mut Bytes, body: impl FnOnce() -> Outcome<()>) -> i32 {
     silence_our_panics();
-    INSIDE.with(|n| n.set(n.get() + 1));
+    let inside = Inside::enter();
     let result = catch_unwind(AssertUnwindSafe(body));
-    INSIDE.with(|n| n.set(n.get() - 1));
+    drop(inside);
     let failure = match result {
         Ok(Ok(())) => return OK,
         Ok(Err(failure)) => failure,

@@ -1,9 +1,12 @@
-//! A bound on the memory that the crate's code takes on one thread: an allocation past it fails, and failing unwinds to who set the bound.
-//! Libraries that build strings and lists for a stranger's program (a chat template) cannot be asked for that in any other way.
-//! Frees of memory from before the bound count in its favour; they are few.
+//! Bounds for libraries that build strings and lists for a stranger's program (a chat template) and cannot be asked for any: on memory, where an
+//! allocation past the bound fails and failing unwinds to who set it; and on recursion, where a thread of its own has a stack that values nested
+//! as deep as the memory allows can be dropped on. Frees of memory from before the bound count in its favour; they are few.
+use crate::border;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::io;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::thread;
 
 /// No bound.
 const NONE: isize = isize::MAX;
@@ -12,19 +15,38 @@ thread_local! {
     static LEFT: Cell<isize> = const { Cell::new(NONE) };
 }
 
-/// The bound was passed.
-pub struct Spent;
+/// Address space, taken page by page as it is used. A value nested in another costs some hundred bytes to drop, and more instructions to make
+/// than a template has for what fits here.
+const STACK_BYTES: usize = 1 << 30;
 
-/// Runs `body` with `bytes` for all that it holds at a time.
-pub fn within<T>(bytes: usize, body: impl FnOnce() -> T) -> Result<T, Spent> {
+pub enum Failure {
+    Memory,           // the bound was passed
+    Thread(io::Error),  // there is none to be had
+}
+
+/// The bound was passed.
+struct Spent;
+
+/// Runs `body` on a thread of its own, with `bytes` for all that it holds at a time.
+pub fn within<T: Send>(bytes: usize, body: impl FnOnce() -> T + Send) -> Result<T, Failure> {
     install_hook();
-    let before = LEFT.with(|left| left.replace(isize::try_from(bytes).unwrap_or(NONE)));
-    let result = catch_unwind(AssertUnwindSafe(body));
-    LEFT.with(|left| left.set(before));
-    result.map_err(|panic| match panic.downcast::<Spent>() {
-        Ok(spent) => *spent,
-        Err(other) => resume_unwind(other),
-    })
+    let bounded = || {
+        let _inside = border::Inside::enter();
+        LEFT.with(|left| left.set(isize::try_from(bytes).unwrap_or(NONE)));
+        let result = catch_unwind(AssertUnwindSafe(body));
+        LEFT.with(|left| left.set(NONE));
+        result
+    };
+    let result = thread::scope(|scope| {
+        let spawned = thread::Builder::new().name("template".into()).stack_size(STACK_BYTES).spawn_scoped(scope, bounded);
+        spawned.map(|running| running.join().and_then(|result| result))
+    });
+    match result {
+        Err(error) => Err(Failure::Thread(error)),
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(panic)) if panic.is::<Spent>() => Err(Failure::Memory),
+        Ok(Err(panic)) => resume_unwind(panic),
+    }
 }
 
 #[cfg(alloc_error_hook)]

@@ -19,7 +19,7 @@ const MAX_OUTPUT_BYTES: usize = 16 << 20;
 const OWN_OUTPUT_BYTES: usize = 1 << 20;
 const OUTPUT_BYTES_PER_INPUT_BYTE: usize = 8;
 /// What a rendering may hold at a time: variables, intermediate strings and the output. A byte of JSON becomes some dozens in small values.
-const OWN_MEMORY_BYTES: usize = 128 << 20;
+const OWN_MEMORY_BYTES: usize = 32 << 20;
 const MEMORY_BYTES_PER_INPUT_BYTE: usize = 64;
 const NAME: &str = "chat_template";
 pub struct ChatTemplate {
@@ -41,7 +41,10 @@ impl ChatTemplate {
             return fault(INVALID, "template variables must be an object");
         };
         let mut env = new_environment();
-        env.add_template_owned(NAME, without_generation_tags(source))
+        let text = without_generation_tags(source);
+        // Expressions of constants are computed here, once for all renderings.
+        budget::within(OWN_MEMORY_BYTES, || env.add_template_owned(NAME, text))
+            .or_else(|e| fault(TOO_LARGE, format!("chat template does not compile: {}", words_of(&e, OWN_MEMORY_BYTES))))?
             .or_else(|e| fault(CORRUPT, format!("chat template does not compile: {}", describe(&e))))?;
         let reads = env.get_template(NAME).map(|t| t.undeclared_variables(false)).unwrap_or_default();
         let finder = Finder::new(tokenizer.special_texts())?;
@@ -58,8 +61,7 @@ impl ChatTemplate {
             documents: Value::Null,
             kwargs: json!({}),
         };
-        let _scope = RenderingScope::enter(0, Marks::default());
-        self.run(&chat, true, &Bounds::of(0))
+        self.run(&chat, true, &Bounds::of(0), || RenderingScope::enter(0, Marks::default()))
     }
 
     /// Whether the template looks up a variable that it does not set itself. minijinja takes `set x = x | default([])` for a
@@ -129,13 +131,12 @@ impl ChatTemplate {
             let Chat { messages, tools, documents, kwargs } = owned.insert(chat.clone());
             marks = mark(&self.finder, strength, &mut [messages, tools, documents, kwargs], &others)?;
         }
-        let scope = RenderingScope::enter(input.now_unix, marks.clone());
         let mut bounds = Bounds::of(input.messages.len() + input.tools.len() + input.documents.len() + input.kwargs.len());
         if strength.is_some() {
             bounds.output = MAX_OUTPUT_BYTES;
         }
-        let result = self.run(owned.as_ref().unwrap_or(chat), input.add_generation_prompt, &bounds);
-        drop(scope);
+        let scope = || RenderingScope::enter(input.now_unix, marks.clone());
+        let result = self.run(owned.as_ref().unwrap_or(chat), input.add_generation_prompt, &bounds, scope);
         let mut marked = result.map_err(|e| render_fault(&e))?;
         if let Some(continued) = continued {
             marked = continued.cut(marked, &marks)?;
@@ -152,7 +153,7 @@ impl ChatTemplate {
         core.encode(&rendered.text, if input.add_special_tokens { tokenizer::ADD_SPECIAL } else { 0 })
     }
 
-    fn run(&self, chat: &Chat, add_generation_prompt: bool, bounds: &Bounds) -> Result<String, RunError> {
+    fn run(&self, chat: &Chat, add_generation_prompt: bool, bounds: &Bounds, scope: impl FnOnce() -> RenderingScope + Send) -> Result<String, RunError> {
         let mut context = self.variables.clone();
         for (key, value) in chat.kwargs.as_object().into_iter().flatten() {
             context.insert(key.clone(), value.clone());
@@ -163,8 +164,11 @@ impl ChatTemplate {
         context.insert("add_generation_prompt".into(), add_generation_prompt.into());
         let template = self.env.get_template(NAME).map_err(RunError::Template)?;
         let mut out = Limited { bytes: Vec::new(), limit: bounds.output, full: false };
-        let result = budget::within(bounds.memory, || template.render_captured_to(minijinja::Value::from_serialize(&context), &mut out).err());
-        let Ok(failed) = result else { return Err(RunError::OutOfMemory(bounds.memory)) };
+        let result = budget::within(bounds.memory, || {
+            let _scope = scope();
+            template.render_captured_to(minijinja::Value::from_serialize(&context), &mut out).err()
+        });
+        let failed = result.map_err(|e| RunError::Bounded(words_of(&e, bounds.memory)))?;
         if out.full {
             return Err(RunError::OutputTooLarge(bounds.output));
         }
@@ -260,10 +264,17 @@ fn describe(error: &minijinja::Error) -> String {
     }
 }
 
+fn words_of(failure: &budget::Failure, bytes: usize) -> String {
+    match failure {
+        budget::Failure::Memory => format!("the chat template takes more than the {bytes} bytes of memory that a chat of this size may take"),
+        budget::Failure::Thread(error) => format!("no thread to render the chat on: {error}"),
+    }
+}
+
 enum RunError {
     Template(minijinja::Error),
     OutputTooLarge(usize),
-    OutOfMemory(usize),
+    Bounded(String),
 }
 
 /// What one rendering may take, in bytes.
@@ -284,7 +295,7 @@ impl Bounds {
 fn render_fault(error: &RunError) -> Fault {
     let error = match error {
         RunError::Template(error) => error,
-        RunError::OutOfMemory(limit) => return Fault { code: TOO_LARGE, message: format!("the chat template takes more than the {limit} bytes of memory that a chat of this size may take") },
+        RunError::Bounded(words) => return Fault { code: TOO_LARGE, message: words.clone() },
         RunError::OutputTooLarge(limit) => {
             return Fault { code: TOO_LARGE, message: format!("the rendered chat is larger than the {limit} bytes that a chat of this size may become") }
         }

@@ -6,7 +6,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, State};
 use std::cell::RefCell;
 
 /// Instructions one rendering may execute; a long chat with tools needs some hundred thousand.
-pub const FUEL: u64 = 5_000_000;
+pub const FUEL: u64 = 2_000_000;
 const MAX_STRFTIME_BYTES: usize = 256;
 
 /// What functions need from the rendering that calls them. A rendering runs on one thread from begin to end.
