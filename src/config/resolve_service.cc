@@ -41,8 +41,10 @@ void resolve_template(Resolution& r) {
   }
   auto text = read_file(*given, kMaxTemplateBytes);
   if (!text.ok()) {
+    std::string why = text.error().message;
+    if (why.starts_with(*given + ": ")) why.erase(0, given->size() + 2);  // the value is told, shortened, before it
     r.problems.add("--chat-template", r.in.options.spelling("chat-template") + " " + quote_value(*given) +
-                                          ": is no template text and cannot be read as a file: " + text.error().message);
+                                          ": is no template text and cannot be read as a file: " + why);
     return;
   }
   r.out.api.chat_template_text = std::move(text).value();

@@ -287,6 +287,13 @@ TEST(Api, NamesTemplatesAndDefaults) {
   EXPECT_THAT(resolve_error("M --override-generation-config.eos_token_id 576"), HasSubstr("eos_token_id holds 576, which is not a token id from 0 to 575"));
 }
 
+TEST(Resolve, ATemplateThatIsNoFileIsToldOnce) {
+  EXPECT_EQ(resolved("M --chat-template '{{ messages }}'").api.chat_template_text, "{{ messages }}");
+  const std::string why = resolve_error("M --chat-template " + std::string(20'000, 'a'));
+  EXPECT_THAT(why, HasSubstr("is no template text and cannot be read as a file"));
+  EXPECT_LT(why.size(), 400u) << "the value is shortened, wherever it stands";
+}
+
 TEST(Http, KeysTimeoutsAndUnixSocket) {
   World world;
   world.variables = {{"VLLM_API_KEY", "env"}, {"VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "9"}, {"VLLM_LOG_STATS_INTERVAL", "2.5"}};
