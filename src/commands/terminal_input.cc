@@ -78,7 +78,7 @@ Result<LineInput::Read> LineInput::next() {
       return out;
     }
     if (ended_) return buffer_.empty() ? Read{What::kEnd, {}} : Read{What::kLine, std::exchange(buffer_, {})};
-    if (buffer_.size() > kMaxLineBytes) return invalid("a line of standard input has more than " + std::to_string(kMaxLineBytes) + " bytes");
+    if (buffer_.size() > kMaxLineBytes) return invalid("a line of standard input has more than " + std::to_string(kMaxLineBytes) + " bytes; it and what follows was not read");
     pollfd waits[2] = {{from, POLLIN, 0}, {interrupts_ == nullptr ? -1 : interrupts_->fd(), POLLIN, 0}};
     if (::poll(waits, 2, -1) < 0 && errno != EINTR) return Error{ErrorCode::kIo, std::string("cannot wait for standard input: ") + std::strerror(errno), {}};
     if (interrupts_ != nullptr && interrupts_->take()) {
