@@ -149,7 +149,7 @@ class ConfigWriter {
   }
 
   void read_layer_windows(const std::string& name, const gguf::Value& value, const gguf::Integers& flags) {
-    if (!std::ranges::all_of(flags, [](std::int64_t n) { return n == 0 || n == 1; })) return findings_.unsupported(name + " = " + gguf::value_text(value) + " is not implemented (one number, or for each layer whether it has the window)");
+    if (!std::ranges::all_of(flags, [](std::int64_t n) { return n == 0 || n == 1; })) return findings_.wrong(name + " = " + gguf::value_text(value) + " must be one number, or 0 or 1 for each layer");
     json::array kinds;
     for (const std::int64_t windowed : flags) kinds.emplace_back(windowed == 1 ? "sliding_attention" : "full_attention");
     out_["layer_types"] = std::move(kinds);
